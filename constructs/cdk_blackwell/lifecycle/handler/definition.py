@@ -1,0 +1,80 @@
+"""What the construct hands to the controller: one job, as the custom resource's JSON property.
+
+Custom-resource properties arrive as strings, so everything travels in one JSON string,
+``Definition``; beside it only ``ServiceToken`` and, to launch, ``RunId``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from cdk_blackwell.planning.contracts import SCHEMA_VERSION
+from cdk_blackwell.planning.run_spec import read_dataclass
+
+PROPERTY_DEFINITION: Final = "Definition"
+PROPERTY_RUN_ID: Final = "RunId"
+RESOURCE_TYPE: Final = "Custom::CdkBlackwellRun"
+
+ENV_TABLE: Final = "CDKB_TABLE"
+ENV_TOPIC: Final = "CDKB_TOPIC"
+"""The controller's Lambda environment: name of its DynamoDB table, ARN of its SNS topic."""
+
+TABLE_PARTITION_KEY: Final = "pk"
+TABLE_SORT_KEY: Final = "sk"
+
+PLACEHOLDER_JOB_NAME: Final = "{{job_name}}"
+PLACEHOLDER_RUN_ID: Final = "{{run_id}}"
+PLACEHOLDER_ATTEMPT: Final = "{{attempt}}"
+PLACEHOLDER_RUN_URI: Final = "{{run_uri}}"
+PLACEHOLDER_STACK_ID: Final = "{{stack_id}}"
+"""Stand in the request template for what only a launch knows; replaced inside strings.
+
+``{{run_uri}}`` is ``s3://bucket/<job>/runs/<run_id>`` without a trailing slash.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Object:
+    """One object."""
+
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDefinition:
+    """Everything a launch needs beside the run's id."""
+
+    schema_version: int
+    job: str
+    """Prefix of training job names and of keys in the checkpoint bucket."""
+    request: dict[str, Any]
+    """CreateTrainingJob request with placeholders; HyperParameters are added at launch."""
+    run: dict[str, Any]
+    """``run.json`` without ``run_id``."""
+    bundle: S3Object
+    """Asset with the training bundle; frozen into the run's prefix at launch."""
+    checkpoint_bucket: str
+    dataset_manifest: S3Object
+    """Must exist before a launch."""
+    maximum_attempts: int
+    instance_count: int
+    hourly_price_usd: float | None
+    """Per instance; None when the user gave none."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types (values may still be CDK tokens at synth)."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobDefinition:
+        """Read strictly; ValueError names the offending key."""
+        value = json.loads(text)
+        if not isinstance(value, Mapping) or value.get("schema_version") != SCHEMA_VERSION:
+            raise ValueError(f"Definition must be an object of schema_version {SCHEMA_VERSION}")
+        definition = read_dataclass(cls, value, "Definition")
+        assert isinstance(definition, cls)
+        return definition

@@ -1,0 +1,85 @@
+"""The trainer's metrics: names, units and meaning, in one table.
+
+The trainer prints one JSON object a line, ``{"cdk_blackwell": "metrics", "step": 10, ...}``;
+metric definitions, alarms, the dashboard and the documentation are made from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+LINE_KEY: Final = "cdk_blackwell"
+LINE_METRICS: Final = "metrics"
+"""Value of ``cdk_blackwell`` on metric lines; other records use another value (``event``)."""
+
+Unit = Literal["Count", "Count/Second", "None", "Seconds", "Percent", "Gigabytes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One number of a metrics line."""
+
+    key: str
+    """Key in the JSON line."""
+    name: str
+    """CloudWatch metric name."""
+    unit: Unit
+    meaning: str
+
+    @property
+    def regex(self) -> str:
+        """Pattern with one group, as SageMaker's MetricDefinitions want it."""
+        return rf'"{self.key}": (-?[0-9.]+(?:[eE][-+]?[0-9]+)?)'
+
+
+METRICS: Final = (
+    Metric(key="step", name="Step", unit="Count", meaning="optimizer steps completed"),
+    Metric(key="loss", name="Loss", unit="None", meaning="training cross-entropy, nats per token"),
+    Metric(
+        key="validation_loss",
+        name="ValidationLoss",
+        unit="None",
+        meaning="held-out cross-entropy, nats per token",
+    ),
+    Metric(key="tokens", name="Tokens", unit="Count", meaning="tokens trained on so far"),
+    Metric(
+        key="tokens_per_second",
+        name="TokensPerSecond",
+        unit="Count/Second",
+        meaning="tokens per second over all ranks",
+    ),
+    Metric(
+        key="mfu",
+        name="ModelFlopsUtilization",
+        unit="Percent",
+        meaning="model FLOPs (causal convention) over dense peak; absent where peak is unknown",
+    ),
+    Metric(key="step_seconds", name="StepTime", unit="Seconds", meaning="seconds per step"),
+    Metric(
+        key="data_wait_seconds",
+        name="DataWait",
+        unit="Seconds",
+        meaning="seconds per step spent waiting for the next batch",
+    ),
+    Metric(
+        key="memory_allocated_gib",
+        name="MemoryAllocated",
+        unit="Gigabytes",
+        meaning="peak allocated GiB per GPU since the last line, maximum over ranks",
+    ),
+    Metric(
+        key="memory_reserved_gib",
+        name="MemoryReserved",
+        unit="Gigabytes",
+        meaning="peak reserved GiB per GPU since the last line, maximum over ranks",
+    ),
+    Metric(
+        key="gradient_norm",
+        name="GradientNorm",
+        unit="None",
+        meaning="global gradient norm before clipping",
+    ),
+    Metric(key="learning_rate", name="LearningRate", unit="None", meaning="learning rate"),
+)
+"""At most 40, SageMaker's limit on metric definitions."""

@@ -1,0 +1,219 @@
+"""``run.json``: everything the trainer reads about a run, frozen in S3 at launch.
+
+The constructs write it, the controller adds ``run_id``, the trainer reads this and nothing else.
+Reading is strict: an unknown key, a missing key or a value of the wrong type is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from cdk_blackwell.planning.contracts import SCHEMA_VERSION, Tier
+from cdk_blackwell.planning.model_shape import ModelShape
+
+Precision = Literal["bf16", "fp32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """AdamW with linear warm-up and cosine decay."""
+
+    peak_learning_rate: float
+    minimum_learning_rate_ratio: float
+    """Learning rate at the last step as a fraction of the peak."""
+    warmup_steps: int
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    """Applied to matrices only, never to norms, biases or embeddings."""
+    gradient_clip_norm: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The five groups of decisions, as values; the same object as in ``plan --json``."""
+
+    precision: Precision
+    sequence_length: int
+    """Tokens per sequence."""
+    global_batch_tokens: int
+    """Tokens per optimizer step over all ranks; a multiple of ``sequence_length``."""
+    micro_batch_size: int
+    """Largest number of sequences per rank and forward pass; accumulation makes up the rest."""
+    activation_checkpointing: str
+    """``none``, ``selective``, ``full`` or ``every:K`` (every K-th block in full)."""
+    loss_chunks: int
+    """Pieces the logits are computed in, so that they never exist as a whole."""
+    compile: bool
+    """torch.compile per block; ignored on CPU."""
+    seed: int
+    optimizer: Optimizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How ranks divide the work: ``shard_gpus * replicas`` is the number of GPUs."""
+
+    shard_gpus: int
+    """Ranks that share one copy of the parameters (context parallel ranks counted in)."""
+    replicas: int
+    context_parallel: int
+    tensor_parallel: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Which token shards to read."""
+
+    channel: str
+    """SageMaker channel that holds the dataset."""
+    manifest: str
+    """Path of the manifest inside the channel."""
+    validation_sequences: int
+    """Held-out sequences per validation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """When checkpoints are written and how many stay."""
+
+    interval_seconds: float
+    keep: int
+    export: bool
+    """Write a Hugging Face safetensors export when the run completes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Bounds of one attempt."""
+
+    in_cluster_restarts: int
+    """torchrun's ``--max-restarts``."""
+    log_interval_steps: int
+    validation_interval_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run. ``to_json`` and ``from_json`` are inverse."""
+
+    schema_version: int
+    run_id: str
+    job: str
+    tier: Tier
+    model: ModelShape
+    recipe: Recipe
+    layout: Layout
+    data: Data
+    train_tokens: int
+    checkpoint: Checkpoint
+    limits: Limits
+
+    @property
+    def global_batch_sequences(self) -> int:
+        """Sequences per optimizer step over all ranks."""
+        return self.recipe.global_batch_tokens // self.recipe.sequence_length
+
+    @property
+    def train_steps(self) -> int:
+        """Optimizer steps that cover ``train_tokens``, the last one complete."""
+        return -(-self.train_tokens // self.recipe.global_batch_tokens)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """Indented JSON with sorted keys, so that equal runs give equal bytes."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> RunSpec:
+        """Read strictly; ValueError names the offending key."""
+        version = value.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(
+                f"run.json has schema_version {version!r}; this trainer reads {SCHEMA_VERSION}. "
+                "Launch a new run with the library version that wrote it, or upgrade the bundle."
+            )
+        spec = read_dataclass(cls, value, "run.json")
+        assert isinstance(spec, cls)
+        return spec
+
+    @classmethod
+    def from_json(cls, text: str) -> RunSpec:
+        """Parse ``run.json``; ValueError when it is not one."""
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"run.json is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise ValueError("run.json must hold one JSON object")
+        return cls.from_dict(value)
+
+    def hyperparameters(self) -> dict[str, str]:
+        """A flat, underscore-named copy of the scalars, for people and SageMaker's console.
+
+        Nothing reads them back. SageMaker allows 100 entries of at most 2,500 characters.
+        """
+        flat: dict[str, str] = {}
+
+        def walk(prefix: str, value: Any) -> None:
+            if isinstance(value, Mapping):
+                for key, item in value.items():
+                    walk(f"{prefix}_{key}" if prefix else key, item)
+            elif value is not None:
+                flat[prefix] = str(value).lower() if isinstance(value, bool) else str(value)
+
+        walk("", self.to_dict())
+        return flat
+
+
+def read_dataclass(kind: Any, value: Any, where: str) -> Any:
+    """Build dataclass ``kind`` from a JSON object, refusing unknown, missing and mistyped keys.
+
+    Integers are accepted where a float is asked for, booleans never where a number is.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} must be an object, got {value!r}")
+    hints = get_type_hints(kind)
+    known = {field.name for field in fields(kind)}
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise ValueError(
+            f"{where} has unknown key {unknown[0]!r}; allowed are {', '.join(sorted(known))}"
+        )
+    missing = sorted(known - set(value))
+    if missing:
+        raise ValueError(f"{where} lacks key {missing[0]!r}")
+    return kind(**{name: _read(hints[name], value[name], f"{where}: {name}") for name in known})
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    origin = get_origin(hint)
+    if origin is Literal:
+        if value not in get_args(hint):
+            allowed = ", ".join(map(str, get_args(hint)))
+            raise ValueError(f"{where} is {value!r}; allowed are {allowed}")
+        return value
+    if origin in (Union, UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
+        (inner,) = (option for option in get_args(hint) if option is not type(None))
+        return _read(inner, value, where)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ValueError(f"{where} must be an object, got {value!r}")
+        return value
+    if is_dataclass(hint):
+        return read_dataclass(hint, value, where)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ValueError(f"{where} is {value!r}; a value of type {hint.__name__} is expected")
+    return value
