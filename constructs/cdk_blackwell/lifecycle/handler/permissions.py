@@ -1,0 +1,146 @@
+"""What the controller's function needs of its surroundings: IAM statements and its time limit.
+
+Data only. The construct grants exactly these rows and nothing else; a test runs every path of the
+handler and compares the calls it made with this table. ``{names}`` in a resource are filled by the
+construct.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+ResourceKind = Literal[
+    "training_job",
+    "training_role",
+    "table",
+    "bundle",
+    "runs",
+    "checkpoint_bucket",
+    "dataset_manifest",
+    "dataset_bucket",
+    "storage_key",
+    "topic",
+    "topic_key",
+    "network",
+    "function",
+]
+
+FUNCTION_TIMEOUT_SECONDS: Final = 900
+"""Lambda's maximum. Longer waits continue in asynchronous invocations of the same function."""
+
+FUNCTION_MEMORY_MIB: Final = 512
+"""SageMaker's service model alone takes about 150 MiB when loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permission:
+    """One IAM statement."""
+
+    kind: ResourceKind
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    """Templates of ARNs; ``{job}`` is the job's prefix, other names say what they stand for."""
+    why: str
+    conditions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+PERMISSIONS: Final = (
+    Permission(
+        kind="training_job",
+        actions=(
+            "sagemaker:CreateTrainingJob",
+            "sagemaker:DescribeTrainingJob",
+            "sagemaker:StopTrainingJob",
+            "sagemaker:AddTags",
+            "sagemaker:ListTags",
+        ),
+        # SageMaker writes some names in lower case in ARNs.
+        resources=(
+            "arn:{partition}:sagemaker:{region}:{account}:training-job/{job}-*",
+            "arn:{partition}:sagemaker:{region}:{account}:training-job/{job_lower_case}-*",
+        ),
+        why="launch, observe and stop this job's attempts; tags tell whose a name is",
+    ),
+    Permission(
+        kind="training_role",
+        actions=("iam:PassRole",),
+        resources=("{training_role_arn}",),
+        conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+        why="SageMaker runs the job under the training role",
+    ),
+    Permission(
+        kind="table",
+        actions=(
+            "dynamodb:GetItem",
+            "dynamodb:PutItem",
+            "dynamodb:UpdateItem",
+            "dynamodb:DeleteItem",
+            "dynamodb:Query",
+            "dynamodb:ConditionCheckItem",
+        ),
+        resources=("{table_arn}",),
+        why="desired state and claims; transactions are authorised by these same actions",
+    ),
+    Permission(
+        kind="bundle",
+        actions=("s3:GetObject",),
+        resources=("arn:{partition}:s3:::{bundle_bucket}/{bundle_key}",),
+        why="the bundle is copied into the run's prefix at launch",
+    ),
+    Permission(
+        kind="runs",
+        actions=("s3:GetObject", "s3:PutObject"),
+        resources=("arn:{partition}:s3:::{checkpoint_bucket}/{job}/runs/*",),
+        why="freeze run.json and the bundle; read progress.json",
+    ),
+    Permission(
+        kind="checkpoint_bucket",
+        actions=("s3:ListBucket",),
+        resources=("arn:{partition}:s3:::{checkpoint_bucket}",),
+        why="a missing object answers 404 instead of 403",
+    ),
+    Permission(
+        kind="dataset_manifest",
+        actions=("s3:GetObject",),
+        resources=("arn:{partition}:s3:::{dataset_bucket}/{dataset_manifest_key}",),
+        why="the dataset must exist before a launch",
+    ),
+    Permission(
+        kind="dataset_bucket",
+        actions=("s3:ListBucket",),
+        resources=("arn:{partition}:s3:::{dataset_bucket}",),
+        why="a missing manifest answers 404 instead of 403",
+    ),
+    Permission(
+        kind="storage_key",
+        actions=("kms:Decrypt", "kms:GenerateDataKey"),
+        resources=("{storage_key_arn}",),
+        why="objects in the checkpoint, dataset and asset buckets, where encrypted by a key",
+    ),
+    Permission(
+        kind="topic",
+        actions=("sns:Publish",),
+        resources=("{topic_arn}",),
+        why="tell people what happened",
+    ),
+    Permission(
+        kind="topic_key",
+        actions=("kms:Decrypt", "kms:GenerateDataKey"),
+        resources=("{topic_key_arn}",),
+        why="publish to an encrypted topic",
+    ),
+    Permission(
+        kind="network",
+        actions=("ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups"),
+        resources=("*",),
+        why="delete waits for the interfaces of the job's own security groups; EC2's describe "
+        "calls cannot be limited to a resource",
+    ),
+    Permission(
+        kind="function",
+        actions=("lambda:InvokeFunction",),
+        resources=("{function_arn}",),
+        why="waits longer than the function's time continue in a new invocation of itself",
+    ),
+)
