@@ -95,6 +95,12 @@ PERMISSIONS: Final = (
         why="freeze run.json and the bundle; read progress.json",
     ),
     Permission(
+        kind="runs",
+        actions=("s3:DeleteObject",),
+        resources=("arn:{partition}:s3:::{checkpoint_bucket}/{job}/runs/*/run.json",),
+        why="a launch that SageMaker refused gives its run_id back",
+    ),
+    Permission(
         kind="checkpoint_bucket",
         actions=("s3:ListBucket",),
         resources=("arn:{partition}:s3:::{checkpoint_bucket}",),

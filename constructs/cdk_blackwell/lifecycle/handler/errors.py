@@ -1,0 +1,28 @@
+"""How a launch can fail, told apart because each asks for something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LaunchRefused(Exception):  # noqa: N818 - an answer, not a defect
+    """No job exists and none will: the message says why and what to do."""
+
+
+class LaunchUnknown(Exception):  # noqa: N818
+    """SageMaker did not say whether it accepted; the claim stays until a describe tells."""
+
+
+def error_code(error: Any) -> str:
+    """AWS's error code of a botocore ClientError."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def error_message(error: Any) -> str:
+    """AWS's words of a botocore ClientError."""
+    return str(error.response.get("Error", {}).get("Message", "")) or str(error)
+
+
+def http_status(error: Any) -> int:
+    """HTTP status of a botocore ClientError, 0 when unknown."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -1,0 +1,239 @@
+"""SageMaker training jobs by name: create once, describe, stop.
+
+Every call may have taken effect although it raised, and may be a repetition; so the truth is
+always what a describe says, never what an exception seems to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from botocore.exceptions import ClientError, HTTPClientError, ParamValidationError
+
+from cdk_blackwell.lifecycle.handler.clock import Clock
+from cdk_blackwell.lifecycle.handler.errors import (
+    LaunchRefused,
+    LaunchUnknown,
+    error_code,
+    error_message,
+    http_status,
+)
+from cdk_blackwell.planning.contracts import TAG_STACK
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long a call is repeated on throttling, missing answers and IAM's eventual consistency."""
+
+TERMINAL: Final = frozenset({"Completed", "Failed", "Stopped", "Deleting"})
+
+_THROTTLED: Final = frozenset(
+    {
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "SlowDown",
+    }
+)
+_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
+_ROLE_NOT_YET_SEEN: Final = re.compile(
+    r"assume.{0,20}role|role .{0,200}(does not exist|is invalid|trust)", re.IGNORECASE | re.DOTALL
+)
+_MISSING: Final = re.compile(r"not found|could not find|does not exist", re.IGNORECASE)
+_CLOCK_SKEW_SECONDS: Final = 300.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What SageMaker says about a job, in a describe or an event."""
+
+    job_name: str
+    status: str
+    secondary: str
+    reason: str
+    """FailureReason, else the message of the last secondary status."""
+    started: bool
+    """Whether it ever held instances (TrainingStartTime is set)."""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it will never run again."""
+        return self.status in TERMINAL
+
+    @classmethod
+    def read(cls, description: Mapping[str, Any]) -> Observation:
+        """From DescribeTrainingJob or the ``detail`` of a state-change event (same members)."""
+        transitions = description.get("SecondaryStatusTransitions") or [{}]
+        reason = description.get("FailureReason") or transitions[-1].get("StatusMessage")
+        return cls(
+            job_name=str(description["TrainingJobName"]),
+            status=str(description.get("TrainingJobStatus", "")),
+            secondary=str(description.get("SecondaryStatus", "")),
+            reason=str(reason or ""),
+            started=description.get("TrainingStartTime") is not None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs:
+    """The calls, with patience."""
+
+    sagemaker: Any
+    clock: Clock
+
+    def unknown_field(self, request: Mapping[str, Any]) -> str | None:
+        """First member of a CreateTrainingJob request that the loaded service model lacks."""
+        model = self.sagemaker.meta.service_model.operation_model("CreateTrainingJob")
+        return _unknown_member(model.input_shape, request, "")
+
+    def describe(self, job_name: str) -> Observation | None:
+        """The job as it is now, None when there is none."""
+        description = self._describe(job_name)
+        return None if description is None else Observation.read(description)
+
+    def stop(self, job_name: str) -> Observation | None:
+        """Ask the job to stop unless it has ended; say what it is then, None when there is none."""
+        seen = self.describe(job_name)
+        if seen is None or seen.terminal or seen.status == "Stopping":
+            return seen
+        try:
+            self._patiently(lambda: self.sagemaker.stop_training_job(TrainingJobName=job_name))
+        except ClientError as error:
+            # It may have ended in between, which SageMaker answers with a validation error.
+            if error_code(error) not in {"ValidationException", "ResourceNotFound"}:
+                raise
+            after = self.describe(job_name)
+            if after is not None and not after.terminal and after.status != "Stopping":
+                raise
+            return after
+        return self.describe(job_name)
+
+    def create(
+        self, request: dict[str, Any], *, stack_id: str, claimed_at: float, patient_quota: bool
+    ) -> None:
+        """Create the job or find that an earlier call of ours already did.
+
+        ``patient_quota``: also wait for the quota, which a job that just ended may still hold.
+        LaunchRefused when SageMaker says no, or the name is taken by a job that is not ours;
+        LaunchUnknown when it answers nothing usable.
+        """
+        name = request["TrainingJobName"]
+        deadline = self.clock.now() + PATIENCE_SECONDS
+        delay = 1.0
+        while True:
+            unclear = False
+            try:
+                self.sagemaker.create_training_job(**request)
+                return
+            except ParamValidationError as error:
+                raise LaunchRefused(f"the request for {name} is not valid: {error}") from error
+            except ClientError as error:
+                failure: Exception = error
+                if error_code(error) == "ResourceInUse":
+                    self._require_ours(name, stack_id, claimed_at)
+                    return
+                unclear = http_status(error) >= 500
+                if not (unclear or _passes(error, patient_quota=patient_quota)):
+                    raise LaunchRefused(f"SageMaker refused {name}: {_words(error)}") from error
+            except HTTPClientError as error:
+                failure, unclear = error, True
+            if unclear and self._describe(name) is not None:
+                self._require_ours(name, stack_id, claimed_at)
+                return
+            if self.clock.now() + delay > deadline:
+                text = f"{name}: no success in {PATIENCE_SECONDS:.0f} s, last: {_words(failure)}"
+                raise (LaunchUnknown if unclear else LaunchRefused)(text) from failure
+            self.clock.sleep(delay)
+            delay = min(2 * delay, 15.0)
+
+    def _require_ours(self, name: str, stack_id: str, claimed_at: float) -> None:
+        description = self._describe(name)
+        if description is None:
+            raise LaunchUnknown(f"{name} exists by one answer and does not by another")
+        arn = description["TrainingJobArn"]
+        owners = {
+            tag["Value"]
+            for page in self.sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
+            for tag in page["Tags"]
+            if tag["Key"] == TAG_STACK
+        }
+        created = description.get("CreationTime")
+        older = created is not None and created.timestamp() < claimed_at - _CLOCK_SKEW_SECONDS
+        if owners != {stack_id} or older:
+            whose = "an earlier launch" if owners == {stack_id} else "something else"
+            raise LaunchRefused(
+                f"run_id already used: the training job {name} exists and belongs to {whose}. "
+                "Choose another run_id."
+            )
+
+    def _describe(self, job_name: str) -> Mapping[str, Any] | None:
+        try:
+            answer: Mapping[str, Any] = self._patiently(
+                lambda: self.sagemaker.describe_training_job(TrainingJobName=job_name)
+            )
+        except ClientError as error:
+            code = error_code(error)
+            if code in {"ResourceNotFound", "ResourceNotFoundException"} or (
+                code == "ValidationException" and _MISSING.search(error_message(error))
+            ):
+                return None
+            raise
+        return answer
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        deadline = self.clock.now() + PATIENCE_SECONDS
+        delay = 1.0
+        while True:
+            try:
+                return call()
+            except ClientError as error:
+                if not (error_code(error) in _THROTTLED or http_status(error) >= 500):
+                    raise
+                if self.clock.now() + delay > deadline:
+                    raise
+            except HTTPClientError:
+                if self.clock.now() + delay > deadline:
+                    raise
+            self.clock.sleep(delay)
+            delay = min(2 * delay, 15.0)
+
+
+def _passes(error: ClientError, *, patient_quota: bool) -> bool:
+    """Whether the refusal is of the kind that goes away by itself."""
+    code = error_code(error)
+    if code == "ResourceLimitExceeded":
+        return patient_quota
+    if code == "ValidationException":
+        return _ROLE_NOT_YET_SEEN.search(error_message(error)) is not None
+    return code in _THROTTLED or code in _DENIED
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ClientError):
+        text = f"{error_code(error)}: {error_message(error)}"
+        if error_code(error) == "ResourceLimitExceeded":
+            return text + " Ask for a higher quota in Service Quotas, or stop what holds it."
+        return text
+    return f"{type(error).__name__}: {error}"
+
+
+def _unknown_member(shape: Any, value: Any, where: str) -> str | None:
+    if shape.type_name == "structure" and isinstance(value, Mapping):
+        for key, item in value.items():
+            path = f"{where}.{key}" if where else key
+            if key not in shape.members:
+                return path
+            found = _unknown_member(shape.members[key], item, path)
+            if found:
+                return found
+    if shape.type_name == "list" and isinstance(value, list):
+        for index, item in enumerate(value):
+            found = _unknown_member(shape.member, item, f"{where}[{index}]")
+            if found:
+                return found
+    return None

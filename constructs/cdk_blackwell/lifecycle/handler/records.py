@@ -1,0 +1,94 @@
+"""What the table holds, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+
+Desired = Literal["running", "stopped", "deleted"]
+RunState = Literal["running", "completed", "failed", "stopped", "refused"]
+AttemptState = Literal["claimed", "submitted", "ended"]
+Action = Literal["resubmit", "finish", "stop"]
+Kind = Literal["launch", "return"]
+
+
+class Claim(Enum):
+    """Outcome of asking for the right to launch an attempt."""
+
+    WON = "won"
+    TAKEN = "the attempt or the run exists already"
+    NOT_DESIRED = "the desired state does not allow it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transition:
+    """The newest change of ``RunId`` by CloudFormation, and what was decided about it."""
+
+    by: str
+    """RequestId of the event."""
+    before: str | None
+    after: str | None
+    kind: Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """One custom resource: its definition and what it wants running."""
+
+    owner: str
+    stack_id: str
+    definition: str
+    """JSON of the JobDefinition last deployed, empty when none was."""
+    desired: Desired
+    run_id: str | None
+    """The current run: the only one that ``desired == running`` speaks of."""
+    changed_at: float
+    transition: Transition | None
+
+    def wants(self, run_id: str) -> bool:
+        """Whether an attempt of this run should be alive."""
+        return self.desired == "running" and self.run_id == run_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run, with the definition frozen at its launch."""
+
+    owner: str
+    run_id: str
+    definition: JobDefinition
+    state: RunState
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One claim of a training job's name."""
+
+    job_name: str
+    owner: str
+    stack_id: str
+    run_id: str
+    attempt: int
+    """Counts from 1."""
+    state: AttemptState
+    claimed_at: float
+    requester: str
+    """Id of the event or invocation that claimed it; its repetitions may continue the launch."""
+    status: str
+    cause: str
+    reason: str
+    last_complete_step: int
+    """Recorded when the attempt ended; 0 before."""
+    action: Action | None
+    """Decided when the attempt ended."""
+    done: bool
+    """Whether the action was carried out or handed to the next claim."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to do about it."""
+        return self.state == "ended" and self.done

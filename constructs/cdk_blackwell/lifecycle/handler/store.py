@@ -1,0 +1,296 @@
+"""The controller's memory: what should run, what did, and who may launch.
+
+Partitions: ``owner`` (definition and desired state of a custom resource), ``run`` (frozen
+definition and outcome), ``attempt`` (claims by job name). Nothing is remembered elsewhere. A claim
+is one transaction with the desired state, so that after a stop or a tombstone none can be won.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdk_blackwell.lifecycle.handler.definition import TABLE_SORT_KEY, JobDefinition
+from cdk_blackwell.lifecycle.handler.records import (
+    Action,
+    Attempt,
+    Claim,
+    Owner,
+    Run,
+    RunState,
+    Transition,
+)
+from cdk_blackwell.lifecycle.handler.table import CONDITION_FAILED, Table, milliseconds, seconds
+
+OWNER: Final = "owner"
+RUN: Final = "run"
+ATTEMPT: Final = "attempt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """All reads and writes."""
+
+    table: Table
+
+    # --- Owners ----------------------------------------------------------------------------------
+
+    def owner(self, owner: str) -> Owner | None:
+        """One custom resource, None before its first event."""
+        item = self.table.get(OWNER, owner)
+        return None if item is None else _read_owner(item)
+
+    def owners(self) -> tuple[Owner, ...]:
+        """Every custom resource this controller knows, the latest changed first."""
+        found = [_read_owner(item) for item in self.table.query(OWNER)]
+        return tuple(sorted(found, key=lambda owner: -owner.changed_at))
+
+    def record_definition(self, owner: str, *, stack_id: str, definition: str) -> bool:
+        """Keep the deployed definition; False when the tombstone forbids it."""
+        return self.table.update(
+            OWNER,
+            owner,
+            "SET job_definition = :d, stack_id = :s, changed_at = :t, "
+            "desired = if_not_exists(desired, :stopped)",
+            {":d": definition, ":s": stack_id, ":t": self.table.now(), ":stopped": "stopped"},
+            condition="attribute_not_exists(desired) OR desired <> :deleted",
+            extra={":deleted": "deleted"},
+        )
+
+    def revive(self, owner: str, *, request_started: float) -> bool:
+        """Lift a tombstone that is older than the event which creates the resource again."""
+        return self.table.update(
+            OWNER,
+            owner,
+            "SET desired = :stopped REMOVE run_id, transition",
+            {":stopped": "stopped"},
+            condition="desired = :deleted AND changed_at < :started",
+            extra={":deleted": "deleted", ":started": milliseconds(request_started)},
+        )
+
+    def record_transition(self, owner: str, transition: Transition) -> None:
+        """Keep the newest change of ``RunId``."""
+        value = {
+            "by": transition.by,
+            "before": transition.before,
+            "after": transition.after,
+            "kind": transition.kind,
+        }
+        self.table.update(OWNER, owner, "SET transition = :x", {":x": value})
+
+    def stop_run(self, owner: str, run_id: str) -> bool:
+        """Want this run stopped; False when it was not the one wanted running."""
+        return self.table.update(
+            OWNER,
+            owner,
+            "SET desired = :stopped",
+            {":stopped": "stopped"},
+            condition="desired = :running AND run_id = :r",
+            extra={":running": "running", ":r": run_id},
+        )
+
+    def bury(self, owner: str, *, stack_id: str) -> None:
+        """Write the tombstone: from here on no claim of this owner can be won."""
+        self.table.update(
+            OWNER,
+            owner,
+            "SET desired = :deleted, stack_id = :s, changed_at = :t",
+            {":deleted": "deleted", ":s": stack_id, ":t": self.table.now()},
+        )
+
+    # --- Runs and attempts -----------------------------------------------------------------------
+
+    def run(self, owner: str, run_id: str) -> Run | None:
+        """One run, None when it never claimed an attempt."""
+        item = self.table.get(RUN, f"{owner}#{run_id}")
+        return None if item is None else _read_run(item)
+
+    def set_run_state(self, owner: str, run_id: str, state: RunState, message: str) -> None:
+        """Record a run's outcome."""
+        self.table.update(
+            RUN,
+            f"{owner}#{run_id}",
+            "SET run_state = :x, message = :m",
+            {":x": state, ":m": message},
+        )
+
+    def attempt(self, job_name: str) -> Attempt | None:
+        """The claim of a training job's name, None when the name is not ours."""
+        item = self.table.get(ATTEMPT, job_name)
+        return None if item is None else _read_attempt(item)
+
+    def attempts(self, owner: str | None = None, run_id: str | None = None) -> tuple[Attempt, ...]:
+        """Claims in the order of their attempts, of one owner and one run where given."""
+        found = [_read_attempt(item) for item in self.table.query(ATTEMPT)]
+        return tuple(
+            sorted(
+                (
+                    attempt
+                    for attempt in found
+                    if owner in (None, attempt.owner) and run_id in (None, attempt.run_id)
+                ),
+                key=lambda attempt: (attempt.claimed_at, attempt.attempt),
+            )
+        )
+
+    def claim_first(
+        self, owner: Owner, *, run_id: str, job_name: str, definition: str, requester: str
+    ) -> Claim:
+        """Make ``run_id`` the current run and claim its first attempt, all or nothing."""
+        run = {"owner": owner.owner, "run_id": run_id, "job_definition": definition}
+        run |= {"run_state": "running", "message": ""}
+        return self._claim(
+            {
+                "Update": self.table.operation(
+                    OWNER,
+                    owner.owner,
+                    UpdateExpression="SET desired = :running, run_id = :r",
+                    ConditionExpression="desired = :stopped OR "
+                    "(desired = :running AND run_id = :r)",
+                    values={":running": "running", ":stopped": "stopped", ":r": run_id},
+                )
+            },
+            self.table.put_new(
+                RUN, f"{owner.owner}#{run_id}", run, replaceable=("run_state", "refused")
+            ),
+            self._put_attempt(owner, run_id, 1, job_name, requester),
+        )
+
+    def claim_next(
+        self, owner: Owner, previous: Attempt, *, job_name: str, requester: str
+    ) -> Claim:
+        """Claim the attempt after ``previous`` and hand its pending action over, all or nothing."""
+        return self._claim(
+            {
+                "ConditionCheck": self.table.operation(
+                    OWNER,
+                    owner.owner,
+                    ConditionExpression="desired = :running AND run_id = :r",
+                    values={":running": "running", ":r": previous.run_id},
+                )
+            },
+            self._put_attempt(owner, previous.run_id, previous.attempt + 1, job_name, requester),
+            {
+                "Update": self.table.operation(
+                    ATTEMPT,
+                    previous.job_name,
+                    UpdateExpression="SET done = :true",
+                    values={":true": True},
+                )
+            },
+        )
+
+    def mark_submitted(self, job_name: str) -> None:
+        """SageMaker has the job (unless it already ended and was recorded)."""
+        self.table.update(
+            ATTEMPT,
+            job_name,
+            "SET attempt_state = :submitted",
+            {":submitted": "submitted"},
+            condition="attempt_state = :claimed",
+            extra={":claimed": "claimed"},
+        )
+
+    def record_end(
+        self, attempt: Attempt, *, status: str, cause: str, reason: str, step: int, action: Action
+    ) -> bool:
+        """Record how an attempt ended and what follows; False when it was recorded before."""
+        return self.table.update(
+            ATTEMPT,
+            attempt.job_name,
+            "SET attempt_state = :ended, job_status = :s, cause = :c, reason = :r, "
+            "last_complete_step = :n, next_action = :a, done = :false",
+            {
+                ":ended": "ended",
+                ":s": status,
+                ":c": cause,
+                ":r": reason,
+                ":n": step,
+                ":a": action,
+                ":false": False,
+            },
+            condition="attempt_state <> :ended",
+        )
+
+    def mark_done(self, job_name: str) -> bool:
+        """The action of an ended attempt was carried out; False when it already had been."""
+        return self.table.update(
+            ATTEMPT,
+            job_name,
+            "SET done = :true",
+            {":true": True},
+            condition="attempt_state = :ended AND done = :false",
+            extra={":ended": "ended", ":false": False},
+        )
+
+    def release(self, attempt: Attempt) -> None:
+        """Forget a claim that SageMaker refused, so that the name stays usable."""
+        self.table.delete(
+            ATTEMPT,
+            attempt.job_name,
+            condition="attempt_state = :claimed",
+            values={":claimed": "claimed"},
+        )
+
+    def _put_attempt(
+        self, owner: Owner, run_id: str, attempt: int, job_name: str, requester: str
+    ) -> dict[str, Any]:
+        item = {
+            "owner": owner.owner,
+            "stack_id": owner.stack_id,
+            "run_id": run_id,
+            "attempt": attempt,
+            "attempt_state": "claimed",
+            "claimed_at": self.table.now(),
+            "requester": requester,
+        }
+        return self.table.put_new(ATTEMPT, job_name, item)
+
+    def _claim(self, desired: dict[str, Any], *others: dict[str, Any]) -> Claim:
+        codes = self.table.transact([desired, *others])
+        if CONDITION_FAILED in codes[1:]:
+            return Claim.TAKEN
+        return Claim.NOT_DESIRED if codes else Claim.WON
+
+
+def _read_owner(item: Mapping[str, Any]) -> Owner:
+    transition = item.get("transition")
+    return Owner(
+        owner=item[TABLE_SORT_KEY],
+        stack_id=item["stack_id"],
+        definition=item.get("job_definition", ""),
+        desired=item["desired"],
+        run_id=item.get("run_id"),
+        changed_at=seconds(item.get("changed_at", 0)),
+        transition=Transition(**transition) if transition else None,
+    )
+
+
+def _read_run(item: Mapping[str, Any]) -> Run:
+    return Run(
+        owner=item["owner"],
+        run_id=item["run_id"],
+        definition=JobDefinition.from_json(item["job_definition"]),
+        state=item["run_state"],
+        message=item["message"],
+    )
+
+
+def _read_attempt(item: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        job_name=item[TABLE_SORT_KEY],
+        owner=item["owner"],
+        stack_id=item["stack_id"],
+        run_id=item["run_id"],
+        attempt=int(item["attempt"]),
+        state=item["attempt_state"],
+        claimed_at=seconds(item["claimed_at"]),
+        requester=item["requester"],
+        status=item.get("job_status", ""),
+        cause=item.get("cause", ""),
+        reason=item.get("reason", ""),
+        last_complete_step=int(item.get("last_complete_step", 0)),
+        action=item.get("next_action"),
+        done=bool(item.get("done", False)),
+    )
