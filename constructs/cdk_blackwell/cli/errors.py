@@ -1,0 +1,17 @@
+"""How commands end: expected mistakes become one line and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+from cdk_blackwell.planning.contracts import EXIT_AWS_REFUSED, EXIT_BAD_INPUT
+
+
+class CommandError(Exception):
+    """An expected mistake: what was given, what is allowed, what to do."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class AwsRefused(CommandError):
+    """AWS (or the embedded one) said no, or a deployment failed."""
+
+    exit_code = EXIT_AWS_REFUSED

@@ -1,0 +1,156 @@
+"""The demo's parts: what they show, refuse and end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from cdk_blackwell.cli.demo import settings, training
+from cdk_blackwell.cli.demo.flow import Demo, check_tools, describe
+from cdk_blackwell.cli.demo.processes import end_tree, run_logged
+from cdk_blackwell.cli.demo.screen import Screen, sparkline
+from cdk_blackwell.cli.demo.settings import DemoFolders, shrink
+from cdk_blackwell.cli.demo.summary import Summary
+from cdk_blackwell.cli.demo.training import Attempt
+from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.planning.model_shape import ModelShape
+
+LLAMA = ModelShape.preset("llama-3.2-1b")
+
+
+def attempt_with(*losses: float, name: str = "job-1") -> Attempt:
+    return Attempt(
+        name=name,
+        metrics=[
+            {"step": 10 * (i + 1), "loss": loss, "tokens_per_second": 1000.0 + i}
+            for i, loss in enumerate(losses)
+        ],
+    )
+
+
+def test_the_shrunk_model_keeps_its_family() -> None:
+    small = shrink(LLAMA)
+    assert 2_000_000 < small.parameter_count < 8_000_000
+    assert small.tie_word_embeddings == LLAMA.tie_word_embeddings
+    assert small.rope_theta == LLAMA.rope_theta
+    assert (
+        small.num_attention_heads // small.num_key_value_heads
+        == LLAMA.num_attention_heads // LLAMA.num_key_value_heads
+    )
+
+
+def test_losses_are_drawn_from_low_to_high() -> None:
+    assert sparkline([3.0, 2.0, 1.0], width=10) == "█▅▁"
+    assert len(sparkline([float(i) for i in range(100)], width=48)) == 48
+    assert sparkline([], width=10) == ""
+
+
+def test_progress_fits_the_screen() -> None:
+    assert "step 20/200" in describe(attempt_with(5.0, 4.0))
+    assert len(describe(attempt_with(5.0))) < 80
+
+
+def test_the_summary_tells_the_fall_of_the_loss_and_the_resumption() -> None:
+    first = attempt_with(8.0, 6.0)
+    second = attempt_with(5.0, 4.0, name="job-2")
+    second.events.append({"event": "resumed", "step": 20})
+    first.metrics[0]["validation_loss"] = 8.0
+    second.metrics[-1]["validation_loss"] = 5.0
+
+    summary = Summary()
+    summary.take_attempts([first, second])
+
+    assert summary.loss["training"] == {"first": 8.0, "last": 4.0, "fall": 0.5}
+    assert summary.loss["validation"]["fall"] == 0.375
+    assert summary.resumed_from_step == 20
+    assert [attempt["resumed_from_step"] for attempt in summary.attempts] == [None, 20]
+    assert summary.tokens_per_second == 1000.5
+
+
+def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("ten years of work")
+    demo = Demo(
+        application=tmp_path,
+        folders=DemoFolders(root=tmp_path),
+        model=LLAMA,
+        screen=Screen(record=False),
+    )
+    with pytest.raises(CommandError, match="--directory"):
+        demo.run(port=0)
+    assert (tmp_path / "thesis.txt").read_text() == "ten years of work"
+
+
+def test_too_little_disk_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "FREE_DISK_BYTES", 1 << 60)
+    demo = Demo(
+        application=tmp_path,
+        folders=DemoFolders(root=tmp_path / "demo"),
+        model=LLAMA,
+        screen=Screen(record=False),
+    )
+    with pytest.raises(CommandError, match="GiB free"):
+        demo.run(port=0)
+
+
+def test_outside_a_clone_the_demo_says_where_to_run_it(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="clone of the repository"):
+        check_tools(tmp_path, "")
+
+
+def test_a_command_and_its_children_end_with_the_caller(tmp_path: Path) -> None:
+    child = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print('up', flush=True); time.sleep(60)"
+
+    class Stop(Exception):
+        pass
+
+    family: list[psutil.Process] = []
+
+    def interrupt(_line: str) -> None:
+        family.extend(psutil.Process().children(recursive=True))
+        raise Stop
+
+    with pytest.raises(Stop):
+        run_logged(
+            [sys.executable, "-c", child],
+            environment={},
+            folder=tmp_path,
+            log=tmp_path / "log",
+            on_line=interrupt,
+        )
+    assert len(family) == 2
+    assert not any(process.is_running() for process in family)
+
+
+def test_only_the_ranks_of_a_container_are_killed(tmp_path: Path) -> None:
+    launcher = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, subprocess, sys, time\n"
+            "sleep = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+            "rank = subprocess.Popen(sleep, env={'RANK': '0', 'LOCAL_RANK': '0'})\n"
+            "other = subprocess.Popen(sleep, env={})\n"
+            "print('up', flush=True); rank.wait(); time.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert launcher.stdout is not None
+        launcher.stdout.readline()
+        (tmp_path / "container.json").write_text(json.dumps({"pid": launcher.pid}))
+        deadline = time.monotonic() + 10
+        killed: list[int] = []
+        while not killed and time.monotonic() < deadline:
+            killed = training.kill_workers(tmp_path)
+        assert len(killed) == 1
+        assert launcher.poll() is None
+    finally:
+        end_tree(launcher.pid)
+        launcher.wait()

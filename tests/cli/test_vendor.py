@@ -1,0 +1,48 @@
+"""``cdk-blackwell vendor`` fetches exactly the locked wheels, or nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cdk_blackwell.cli import vendor
+from cdk_blackwell.cli.errors import CommandError
+
+
+def completed(code: int, stderr: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess(args=[], returncode=code, stdout="", stderr=stderr)
+
+
+def test_wheels_are_asked_for_by_hash_for_the_containers_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[list[str]] = []
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        Path(command[command.index("--dest") + 1], "safetensors-0.8.0-any.whl").touch()
+        return completed(0)
+
+    monkeypatch.setattr(vendor.subprocess, "run", pip)
+    vendor.vendor(tmp_path / "wheelhouse", quiet=True)
+
+    (command,) = asked
+    assert "--require-hashes" in command
+    assert command[command.index("--python-version") + 1] == "3.12"
+    assert [path.name for path in (tmp_path / "wheelhouse").iterdir()] == [
+        "safetensors-0.8.0-any.whl"
+    ]
+
+
+def test_a_failing_fetch_says_why_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        vendor.subprocess,
+        "run",
+        lambda *_, **__: completed(1, "WARNING: x\nERROR: No matching distribution found\n"),
+    )
+    with pytest.raises(CommandError, match="No matching distribution"):
+        vendor.vendor(tmp_path / "wheelhouse", quiet=True)
+    assert not (tmp_path / "wheelhouse").exists()

@@ -1,0 +1,28 @@
+"""What every test shares: the right Node for jsii, and no way to a real AWS account."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+NODE = Path(sys.executable).parent / "node"
+
+# Before aws_cdk is imported anywhere: jsii starts its Node at import.
+if NODE.exists():
+    os.environ.setdefault("JSII_NODE", str(NODE))
+os.environ.update(
+    AWS_ACCESS_KEY_ID="testing",
+    AWS_SECRET_ACCESS_KEY="testing",
+    AWS_SESSION_TOKEN="testing",
+    AWS_DEFAULT_REGION="us-west-2",
+    AWS_REGION="us-west-2",
+    AWS_EC2_METADATA_DISABLED="true",
+    AWS_CONFIG_FILE=os.devnull,
+    AWS_SHARED_CREDENTIALS_FILE=os.devnull,
+    # The built-in template validator costs each synth 2.5-5 s; one strict test turns it on.
+    CDK_VALIDATION="false",
+)
+os.environ.pop("AWS_PROFILE", None)
+os.environ.pop("AWS_ENDPOINT_URL", None)
