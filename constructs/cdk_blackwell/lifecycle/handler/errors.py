@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 
 class LaunchRefused(Exception):  # noqa: N818 - an answer, not a defect
     """No job exists and none will: the message says why and what to do."""
 
 
+class AccessRefused(LaunchRefused):
+    """A permission is missing, or was granted so recently that it is not seen yet."""
+
+
 class LaunchUnknown(Exception):  # noqa: N818
     """SageMaker did not say whether it accepted; the claim stays until a describe tells."""
+
+
+ACCESS_REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException", "403", "Forbidden"})
+"""Error codes of a missing permission."""
 
 
 def error_code(error: Any) -> str:

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError, HTTPClientError, ParamValidationErr
 
 from cdk_blackwell.lifecycle.handler.clock import Clock
 from cdk_blackwell.lifecycle.handler.errors import (
+    ACCESS_REFUSED,
     LaunchRefused,
     LaunchUnknown,
     error_code,
@@ -38,7 +39,6 @@ _THROTTLED: Final = frozenset(
         "SlowDown",
     }
 )
-_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException"})
 _ROLE_NOT_YET_SEEN: Final = re.compile(
     r"assume.{0,20}role|role .{0,200}(does not exist|is invalid|trust)", re.IGNORECASE | re.DOTALL
 )
@@ -57,8 +57,6 @@ class Observation:
     secondary: str
     reason: str
     """FailureReason, else the message of the last secondary status."""
-    started: bool
-    """Whether it ever held instances (TrainingStartTime is set)."""
 
     @property
     def terminal(self) -> bool:
@@ -75,7 +73,6 @@ class Observation:
             status=str(description.get("TrainingJobStatus", "")),
             secondary=str(description.get("SecondaryStatus", "")),
             reason=str(reason or ""),
-            started=description.get("TrainingStartTime") is not None,
         )
 
 
@@ -210,7 +207,7 @@ def _passes(error: ClientError, *, patient_quota: bool) -> bool:
         return patient_quota
     if code == "ValidationException":
         return _ROLE_NOT_YET_SEEN.search(error_message(error)) is not None
-    return code in _THROTTLED or code in _DENIED
+    return code in _THROTTLED or code in ACCESS_REFUSED
 
 
 def _words(error: Exception) -> str:

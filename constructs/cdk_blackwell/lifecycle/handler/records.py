@@ -13,6 +13,24 @@ RunState = Literal["running", "completed", "failed", "stopped", "refused"]
 AttemptState = Literal["claimed", "submitted", "ended"]
 Action = Literal["resubmit", "finish", "stop"]
 Kind = Literal["launch", "return"]
+Cause = Literal[
+    "completed",
+    "stopped_by_us",
+    "stopped_by_a_person",
+    "deleted",
+    "run_time_used_up",
+    "waiting_time_used_up",
+    "pending_too_long",
+    "plan_ended",
+    "capacity",
+    "internal",
+    "infrastructure",
+    "out_of_memory",
+    "data",
+    "user",
+    "unknown",
+]
+"""Why an attempt ended."""
 
 
 class Claim(Enum):
@@ -79,8 +97,10 @@ class Attempt:
     requester: str
     """Id of the event or invocation that claimed it; its repetitions may continue the launch."""
     status: str
-    cause: str
+    cause: Cause
     reason: str
+    text: str
+    """What happened and what follows, for people; empty before the end."""
     last_complete_step: int
     """Recorded when the attempt ended; 0 before."""
     action: Action | None

@@ -9,29 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.records import Action, RunState
+from cdk_blackwell.lifecycle.handler.records import Action, Cause, RunState
 from cdk_blackwell.planning.contracts import Failure, FailureClass
-
-Cause = Literal[
-    "completed",
-    "stopped_by_us",
-    "stopped_by_a_person",
-    "deleted",
-    "run_time_used_up",
-    "waiting_time_used_up",
-    "pending_too_long",
-    "plan_ended",
-    "capacity",
-    "internal",
-    "infrastructure",
-    "out_of_memory",
-    "data",
-    "user",
-    "unknown",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +26,6 @@ class Rule:
     """Class in the trainer's own failure text."""
     reason: str | None = None
     """Regular expression searched for in SageMaker's words, ignoring case."""
-    started: bool | None = None
     cause: Cause
 
 
@@ -194,7 +175,6 @@ def find_cause(seen: Observation) -> Cause:
             rule.status == seen.status
             and rule.secondary in (None, seen.secondary)
             and rule.failure in (None, failure.kind if failure else None)
-            and rule.started in (None, seen.started)
             and (rule.reason is None or re.search(rule.reason, seen.reason, re.IGNORECASE))
         ):
             return rule.cause

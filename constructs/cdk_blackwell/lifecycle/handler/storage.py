@@ -10,14 +10,19 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition, S3Object
-from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, error_code, error_message
+from cdk_blackwell.lifecycle.handler.errors import (
+    AccessRefused,
+    LaunchRefused,
+    error_code,
+    error_message,
+)
 from cdk_blackwell.lifecycle.handler.request import run_location, run_spec
 from cdk_blackwell.planning.contracts import BUNDLE_FILE, PROGRESS_FILE, RUN_FILE
 
 _MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchBucket"})
 _TAKEN: Final = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict"})
-_OWNER: Final = "cdk-blackwell-owner"
-"""Object metadata of ``run.json``: whose run this prefix is."""
+_CLAIM: Final = "cdk-blackwell-claim"
+"""Object metadata of ``run.json``: whose launch this prefix belongs to."""
 
 log = logging.getLogger(__name__)
 
@@ -40,35 +45,33 @@ class Storage:
                     "training_scripts/prepare_data.py and upload its output folder to "
                     f"{uri.rsplit('/', 1)[0]}/, then launch again."
                 ) from error
-            raise LaunchRefused(
+            raise AccessRefused(
                 f"the dataset manifest {uri} cannot be read ({error_code(error)}: "
                 f"{error_message(error)}). Allow the controller's role to read it."
             ) from error
 
-    def freeze(self, definition: JobDefinition, run_id: str, owner: str) -> None:
-        """Write ``run.json`` and the bundle into the run's prefix, unless it is another's.
+    def freeze(self, definition: JobDefinition, run_id: str, claim: str) -> None:
+        """Write ``run.json`` and the bundle into the run's prefix, unless it is another claim's.
 
-        Only the holder of the first attempt's claim calls this, so its own earlier try may be
-        overwritten; a prefix that belongs to another owner is refused.
+        ``claim`` names the claim of the run's first attempt; its holder may repeat this.
         """
         where = run_location(definition, run_id)
         target = {"Bucket": where.bucket, "Key": where.key(RUN_FILE)}
         body = {
             "Body": run_spec(definition, run_id).to_json().encode(),
             "ContentType": "application/json",
-            "Metadata": {_OWNER: owner},
+            "Metadata": {_CLAIM: claim},
         }
         try:
             self.s3.put_object(**target, **body, IfNoneMatch="*")
         except ClientError as error:
             if error_code(error) not in _TAKEN:
                 raise
-            if self._owner(target) != owner:
+            if self._claim(target) != claim:
                 raise LaunchRefused(
                     f"run_id already used: {where.uri} holds a run that another stack, or an "
                     "earlier life of this one, launched. Choose another run_id."
                 ) from error
-            self.s3.put_object(**target, **body)
         bundle = definition.bundle
         try:
             self.s3.copy_object(
@@ -84,11 +87,11 @@ class Storage:
                 "Deploy the stack again, which uploads it."
             ) from error
 
-    def give_back(self, definition: JobDefinition, run_id: str, owner: str) -> None:
+    def give_back(self, definition: JobDefinition, run_id: str, claim: str) -> None:
         """Undo ``freeze`` of a run that never had a job, so that its run_id stays usable."""
         where = run_location(definition, run_id)
         target = {"Bucket": where.bucket, "Key": where.key(RUN_FILE)}
-        if self._owner(target) == owner:
+        if self._claim(target) == claim:
             self.s3.delete_object(**target)
 
     def last_complete_step(self, definition: JobDefinition, run_id: str) -> int:
@@ -109,12 +112,12 @@ class Storage:
             log.warning("%s/%s is damaged: %.200s", where.uri, PROGRESS_FILE, text)
             return 0
 
-    def _owner(self, target: dict[str, str]) -> str | None:
+    def _claim(self, target: dict[str, str]) -> str | None:
         try:
             head = self.s3.head_object(**target)
         except ClientError as error:
             if error_code(error) in _MISSING:
                 return None
             raise
-        owner = head["Metadata"].get(_OWNER)
-        return str(owner) if owner is not None else None
+        claim = head["Metadata"].get(_CLAIM)
+        return str(claim) if claim is not None else None

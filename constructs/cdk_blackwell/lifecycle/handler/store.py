@@ -15,6 +15,7 @@ from cdk_blackwell.lifecycle.handler.definition import TABLE_SORT_KEY, JobDefini
 from cdk_blackwell.lifecycle.handler.records import (
     Action,
     Attempt,
+    Cause,
     Claim,
     Owner,
     Run,
@@ -193,19 +194,28 @@ class Store:
         )
 
     def record_end(
-        self, attempt: Attempt, *, status: str, cause: str, reason: str, step: int, action: Action
+        self,
+        attempt: Attempt,
+        *,
+        status: str,
+        cause: Cause,
+        reason: str,
+        text: str,
+        step: int,
+        action: Action,
     ) -> bool:
         """Record how an attempt ended and what follows; False when it was recorded before."""
         return self.table.update(
             ATTEMPT,
             attempt.job_name,
             "SET attempt_state = :ended, job_status = :s, cause = :c, reason = :r, "
-            "last_complete_step = :n, next_action = :a, done = :false",
+            "outcome = :o, last_complete_step = :n, next_action = :a, done = :false",
             {
                 ":ended": "ended",
                 ":s": status,
                 ":c": cause,
                 ":r": reason,
+                ":o": text,
                 ":n": step,
                 ":a": action,
                 ":false": False,
@@ -288,8 +298,9 @@ def _read_attempt(item: Mapping[str, Any]) -> Attempt:
         claimed_at=seconds(item["claimed_at"]),
         requester=item["requester"],
         status=item.get("job_status", ""),
-        cause=item.get("cause", ""),
+        cause=item.get("cause", "unknown"),
         reason=item.get("reason", ""),
+        text=item.get("outcome", ""),
         last_complete_step=int(item.get("last_complete_step", 0)),
         action=item.get("next_action"),
         done=bool(item.get("done", False)),

@@ -1,0 +1,189 @@
+"""Direct invocations: start, stop and status, for people, the command line and pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
+from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
+from cdk_blackwell.lifecycle.handler.records import Owner
+from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
+
+ACTIONS: Final = ("start", "stop", "status")
+KEYS: Final = ("action", "run_id", "overrides", "dry_run")
+
+
+def invoke(services: Services, event: Mapping[str, Any], requester: str) -> dict[str, Any]:
+    """Answer ``{"run_id", "job_name", "state", "request", "cost", "message"}``.
+
+    What is refused is answered with state ``refused`` and a message, never raised.
+    """
+    run_id = event.get("run_id")
+    try:
+        _check(event)
+        owner = _owner(services)
+        action = event["action"]
+        if action == "start":
+            return _start(services, owner, str(run_id), bool(event.get("dry_run")), requester)
+        wanted = run_id if run_id is not None else owner.run_id
+        if wanted is None:
+            return _answer(None, "none", "No run was ever launched from this stack.")
+        if action == "stop":
+            return _stop(services, owner, wanted, bool(event.get("dry_run")))
+        return _status(services, owner, wanted)
+    except (LaunchRefused, LaunchUnknown, ValueError) as error:
+        return _answer(run_id, "refused", str(error))
+
+
+def _check(event: Mapping[str, Any]) -> None:
+    action = event.get("action")
+    unknown = sorted(set(event) - set(KEYS))
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r}; allowed are {', '.join(KEYS)}")
+    if action == "trial":
+        raise ValueError(
+            "action 'trial' is not available in this version; start a short run instead: define a "
+            "job with a small train_tokens"
+        )
+    if action not in ACTIONS:
+        raise ValueError(f"action is {action!r}; allowed are {', '.join(ACTIONS)}")
+    if event.get("overrides"):
+        raise ValueError(
+            "overrides are not available in this version; change the job's definition in the stack"
+        )
+    run_id = event.get("run_id")
+    if action == "start" and run_id is None:
+        raise ValueError("start needs a run_id, for example 2027-01-15-a")
+    if run_id is not None and not isinstance(run_id, str):
+        raise ValueError(f"run_id is {run_id!r}; a text is expected")
+    if not isinstance(event.get("dry_run", False), bool):
+        raise ValueError(f"dry_run is {event['dry_run']!r}; true or false is expected")
+
+
+def _owner(services: Services) -> Owner:
+    for owner in services.store.owners():
+        if owner.desired != "deleted" and owner.definition:
+            return owner
+    raise LaunchRefused("this controller has no job: its stack is not deployed, or being deleted")
+
+
+def _start(
+    services: Services, owner: Owner, run_id: str, dry_run: bool, requester: str
+) -> dict[str, Any]:
+    definition = JobDefinition.from_json(owner.definition)
+    cost = cost_of(definition)
+    if dry_run:
+        request = preflight(services, owner, run_id)
+        if services.store.run(owner.owner, run_id) is not None:
+            raise LaunchRefused(f"run_id already used: {run_id!r} was launched before")
+        return _answer(
+            run_id,
+            "dry_run",
+            "Nothing was launched; this request would be sent.",
+            job_name=request["TrainingJobName"],
+            request=request,
+            cost=cost,
+        )
+    launched = start_run(services, owner, run_id, requester)
+    if launched.alive:
+        state, message = "starting", f"SageMaker accepted {launched.job_name}."
+    else:
+        state, message = "stopping", "A stop came in between; the job was stopped at once."
+    return _answer(
+        run_id,
+        state,
+        message,
+        job_name=launched.job_name,
+        request=launched.request,
+        cost=cost,
+    )
+
+
+def _stop(services: Services, owner: Owner, run_id: str, dry_run: bool) -> dict[str, Any]:
+    attempts = services.store.attempts(owner.owner, run_id)
+    if not attempts:
+        raise LaunchRefused(f"run {run_id!r} was never launched from this stack")
+    name = attempts[-1].job_name
+    if dry_run:
+        return _answer(run_id, "dry_run", f"{name} would be asked to stop.", job_name=name)
+    services.store.stop_run(owner.owner, run_id)
+    # Read again: an attempt may have been claimed before the stop was written.
+    alive = stop_attempts(services, services.store.attempts(owner.owner, run_id))
+    if alive:
+        message = f"{', '.join(alive)} was asked to stop; it saves and uploads before it ends."
+        return _answer(run_id, "stopping", message, job_name=name)
+    return _answer(run_id, "stopped", "No job of this run is alive.", job_name=name)
+
+
+def _status(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
+    run = services.store.run(owner.owner, run_id)
+    attempts = services.store.attempts(owner.owner, run_id)
+    if run is None or not attempts:
+        message = run.message if run else f"run {run_id!r} was never launched from this stack"
+        return _answer(run_id, run.state if run else "none", message)
+    newest = attempts[-1]
+    seen = services.jobs.describe(newest.job_name)
+    step = services.storage.last_complete_step(run.definition, run_id)
+    words = [f"attempt {newest.attempt} of {run.definition.maximum_attempts}"]
+    if seen is not None:
+        words.append(f"SageMaker: {seen.status} ({seen.secondary})")
+        if seen.reason:
+            words.append(seen.reason)
+    words.append(f"newest complete checkpoint: step {step}")
+    if run.message:
+        words.append(run.message)
+    state: str = run.state
+    if state == "running" and not owner.wants(run_id):
+        state = "stopped" if seen is None or seen.terminal else "stopping"
+    return _answer(
+        run_id, state, "; ".join(words), job_name=newest.job_name, cost=cost_of(run.definition)
+    )
+
+
+def cost_of(definition: JobDefinition) -> dict[str, Any]:
+    """What a run costs at most: every attempt to its time limit. USD are None without a price."""
+    from cdk_blackwell.planning.cost import worst_case_usd
+
+    limits = definition.request["StoppingCondition"]
+    resources = definition.request["ResourceConfig"]
+    seconds = int(limits["MaxRuntimeInSeconds"])
+    attempt = (
+        None
+        if definition.hourly_price_usd is None
+        else worst_case_usd(
+            max_runtime_seconds=seconds,
+            instance_count=definition.instance_count,
+            hourly_price_usd=definition.hourly_price_usd,
+            keep_alive_seconds=int(resources.get("KeepAlivePeriodInSeconds", 0)),
+        )
+    )
+    return {
+        "hourly_price_usd": definition.hourly_price_usd,
+        "instance_count": definition.instance_count,
+        "max_runtime_seconds": seconds,
+        "maximum_attempts": definition.maximum_attempts,
+        "worst_case_usd_per_attempt": attempt,
+        "worst_case_usd": None if attempt is None else attempt * definition.maximum_attempts,
+    }
+
+
+def _answer(
+    run_id: str | None,
+    state: str,
+    message: str,
+    *,
+    job_name: str | None = None,
+    request: dict[str, Any] | None = None,
+    cost: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "job_name": job_name,
+        "state": state,
+        "request": request,
+        "cost": cost,
+        "message": message,
+    }

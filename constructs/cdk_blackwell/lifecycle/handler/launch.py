@@ -1,0 +1,182 @@
+"""Launching an attempt: claim, freeze, create, look again.
+
+The order is the safety. The claim is won in one transaction with the desired state; the claim's
+holder alone freezes the run's files and calls CreateTrainingJob; and after the call the desired
+state is read again, so that a stop or a delete which came in between finds its job stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
+from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner
+from cdk_blackwell.lifecycle.handler.request import render_request, run_location
+from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.planning.contracts import training_job_name
+
+CLAIM_GRACE_SECONDS: Final = 300.0
+"""A claim without a job is somebody's launch in progress for this long; later it was abandoned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """A job SageMaker accepted."""
+
+    job_name: str
+    request: dict[str, Any] | None
+    """None when an earlier call submitted it."""
+    alive: bool
+    """False when a stop came in between, so that it was stopped again at once."""
+
+
+def preflight(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
+    """The first attempt's request, after every check that needs no claim.
+
+    LaunchRefused when the definition, the service model or the dataset does not allow a launch.
+    """
+    try:
+        definition = JobDefinition.from_json(owner.definition)
+        request = render_request(definition, stack_id=owner.stack_id, run_id=run_id, attempt=1)
+    except ValueError as error:
+        raise LaunchRefused(str(error)) from error
+    unknown = services.jobs.unknown_field(request)
+    if unknown:
+        raise LaunchRefused(
+            f"the request's field {unknown!r} is unknown to the SageMaker service model this "
+            "function loaded. It should carry a current one beside its code (AWS_DATA_PATH): "
+            "deploy again with a current botocore."
+        )
+    services.storage.require_manifest(definition.dataset_manifest)
+    return request
+
+
+def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> Launched:
+    """Launch a run's first attempt; a repetition by the same ``requester`` continues it.
+
+    LaunchRefused when the run_id was used, another run is wanted, or anything forbids a launch.
+    """
+    preflight(services, owner, run_id)
+    job = JobDefinition.from_json(owner.definition).job
+    name = training_job_name(job=job, stack_id=owner.stack_id, run_id=run_id, attempt=1)
+    claim = services.store.claim_first(
+        owner, run_id=run_id, job_name=name, definition=owner.definition, requester=requester
+    )
+    if claim is Claim.NOT_DESIRED:
+        raise LaunchRefused(_why_not(services, owner, run_id))
+    attempt = services.store.attempt(name)
+    if attempt is None or attempt.requester != requester or attempt.run_id != run_id:
+        raise LaunchRefused(
+            f"run_id already used: {run_id!r} was launched before. Choose another run_id."
+        )
+    try:
+        return submit(services, attempt)
+    except Exception:
+        # Whoever asked is told that it failed; nothing may start behind their back.
+        services.store.stop_run(owner.owner, run_id)
+        raise
+
+
+def continues(services: Services, attempt: Attempt, requester: str) -> bool:
+    """Whether ``requester`` may go on with a claim that has no job yet."""
+    abandoned = services.clock.now() - attempt.claimed_at >= CLAIM_GRACE_SECONDS
+    return attempt.state == "claimed" and (attempt.requester == requester or abandoned)
+
+
+def submit(services: Services, attempt: Attempt) -> Launched:
+    """Bring a claim to SageMaker, and stop the job at once if it is no longer wanted.
+
+    LaunchRefused when no job exists or will (the claim is given back); LaunchUnknown, or what AWS
+    raised, when that is open (the claim stays, and the reconcile resolves it).
+    """
+    if attempt.state != "claimed":
+        alive = attempt.state == "ended" or _wanted(services, attempt)
+        return Launched(job_name=attempt.job_name, request=None, alive=alive)
+    run = services.store.run(attempt.owner, attempt.run_id)
+    if run is None:
+        raise RuntimeError(f"{attempt.job_name} has no run in the table")
+    definition = run.definition
+    first = attempt.attempt == 1
+    claim = f"{attempt.owner}/{attempt.requester}"
+    try:
+        if first:
+            services.storage.freeze(definition, attempt.run_id, claim)
+        request = render_request(
+            definition,
+            stack_id=attempt.stack_id,
+            run_id=attempt.run_id,
+            attempt=attempt.attempt,
+        )
+        services.jobs.create(
+            request,
+            stack_id=attempt.stack_id,
+            claimed_at=attempt.claimed_at,
+            patient_quota=not first,
+        )
+    except LaunchRefused as refusal:
+        services.store.stop_run(attempt.owner, attempt.run_id)
+        if first:
+            services.storage.give_back(definition, attempt.run_id, claim)
+        services.store.set_run_state(
+            attempt.owner, attempt.run_id, "refused" if first else "failed", str(refusal)
+        )
+        services.store.release(attempt)
+        raise
+    alive = _wanted(services, attempt)
+    if not alive:
+        services.jobs.stop(attempt.job_name)
+    services.notifier.tell(
+        what=_headline(first, alive),
+        job=definition.job,
+        run_id=attempt.run_id,
+        text=_text(definition, attempt, alive),
+        facts={
+            "training job": attempt.job_name,
+            "files": run_location(definition, attempt.run_id).uri,
+        },
+    )
+    services.store.mark_submitted(attempt.job_name)
+    return Launched(job_name=attempt.job_name, request=request, alive=alive)
+
+
+def _wanted(services: Services, attempt: Attempt) -> bool:
+    owner = services.store.owner(attempt.owner)
+    return owner is not None and owner.wants(attempt.run_id)
+
+
+def _headline(first: bool, alive: bool) -> str:
+    if not alive:
+        return "stopped while launching"
+    return "launched" if first else "resubmitted"
+
+
+def _text(definition: JobDefinition, attempt: Attempt, alive: bool) -> str:
+    if not alive:
+        return (
+            f"SageMaker accepted {attempt.job_name} after the run had been stopped; "
+            "the job was stopped at once."
+        )
+    price = definition.hourly_price_usd
+    cost = (
+        ""
+        if price is None
+        else f" It costs {price * definition.instance_count:,.2f} USD per hour while it holds "
+        "instances, by the price given in the stack."
+    )
+    return (
+        f"SageMaker accepted attempt {attempt.attempt} of {definition.maximum_attempts} on "
+        f"{definition.instance_count} instance(s).{cost} To stop it, invoke the controller with "
+        f'{{"action": "stop", "run_id": "{attempt.run_id}"}}.'
+    )
+
+
+def _why_not(services: Services, owner: Owner, run_id: str) -> str:
+    now = services.store.owner(owner.owner)
+    if now is None or now.desired == "deleted":
+        return f"run {run_id!r} is not launched: the job is being deleted from its stack"
+    return (
+        f"run {run_id!r} is not launched: run {now.run_id!r} of this job is still wanted. "
+        "Stop it first."
+    )

@@ -1,0 +1,81 @@
+"""The five-minute sweep: whatever an event, a retry or a crash left undone is done here.
+
+EventBridge delivers job events on a best-effort basis, so nothing may depend on them alone.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
+from cdk_blackwell.lifecycle.handler.jobs import Observation
+from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS, continues, submit
+from cdk_blackwell.lifecycle.handler.records import Attempt
+from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.lifecycle.handler.settle import settle
+from cdk_blackwell.lifecycle.handler.stopping import record_absent
+
+log = logging.getLogger(__name__)
+
+
+def reconcile(services: Services, requester: str) -> int:
+    """Compare every unsettled claim with SageMaker; how many were looked at.
+
+    One that fails does not keep the others waiting; the first error is raised at the end.
+    """
+    errors: list[Exception] = []
+    unsettled = [attempt for attempt in services.store.attempts() if not attempt.settled]
+    for attempt in unsettled:
+        try:
+            bring_up_to_date(services, attempt, services.jobs.describe(attempt.job_name), requester)
+        except Exception as error:
+            log.exception("%s could not be reconciled", attempt.job_name)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return len(unsettled)
+
+
+def bring_up_to_date(
+    services: Services, attempt: Attempt, seen: Observation | None, requester: str
+) -> None:
+    """Do what the difference between a claim and SageMaker asks for."""
+    if seen is None and attempt.state == "claimed":
+        _resolve(services, attempt, requester)
+    elif seen is None:
+        if services.clock.now() - attempt.claimed_at < CLAIM_GRACE_SECONDS:
+            return  # Too young to conclude anything from its absence.
+        # Only a job that has ended can be deleted in SageMaker.
+        gone = Observation(job_name=attempt.job_name, status="Deleting", secondary="", reason="")
+        settle(services, attempt, gone, requester)
+    elif seen.terminal:
+        settle(services, attempt, seen, requester)
+    else:
+        services.store.mark_submitted(attempt.job_name)
+        if not _wanted(services, attempt):
+            log.info("%s is alive although its run is stopped; stopping it", attempt.job_name)
+            services.jobs.stop(attempt.job_name)
+
+
+def _resolve(services: Services, attempt: Attempt, requester: str) -> None:
+    if not continues(services, attempt, requester):
+        return
+    if not _wanted(services, attempt):
+        record_absent(services, attempt)
+        return
+    try:
+        submit(services, attempt)
+    except LaunchRefused as refusal:
+        run = services.store.run(attempt.owner, attempt.run_id)
+        services.notifier.tell(
+            what="could not be launched",
+            job=run.definition.job if run else attempt.owner,
+            run_id=attempt.run_id,
+            text=str(refusal),
+            facts={"training job": attempt.job_name},
+        )
+
+
+def _wanted(services: Services, attempt: Attempt) -> bool:
+    owner = services.store.owner(attempt.owner)
+    return owner is not None and owner.wants(attempt.run_id)

@@ -1,0 +1,113 @@
+"""An attempt ended: record it once, then carry out what follows, once.
+
+Used alike by job events and by the reconcile, so an event that never comes changes nothing but the
+time it takes. Every step may be repeated after a crash: the end is recorded together with the
+action, and the action is marked done, or handed to the next claim, by a conditional write.
+"""
+
+from __future__ import annotations
+
+from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
+from cdk_blackwell.lifecycle.handler.jobs import Observation
+from cdk_blackwell.lifecycle.handler.launch import continues, submit
+from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
+from cdk_blackwell.lifecycle.handler.request import run_location
+from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES, decide
+from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.planning.contracts import training_job_name
+
+
+def settle(services: Services, attempt: Attempt, seen: Observation, requester: str) -> None:
+    """Treat the terminal observation ``seen`` of ``attempt``; repetitions do nothing."""
+    owner = services.store.owner(attempt.owner)
+    run = services.store.run(attempt.owner, attempt.run_id)
+    if owner is None or run is None:
+        raise RuntimeError(f"{attempt.job_name} is claimed but its run is not in the table")
+    if attempt.state != "ended":
+        step = services.storage.last_complete_step(run.definition, run.run_id)
+        earlier = [
+            other.last_complete_step
+            for other in services.store.attempts(owner.owner, run.run_id)
+            if other.attempt < attempt.attempt
+        ]
+        decision = decide(
+            seen,
+            wanted=owner.wants(run.run_id),
+            attempt=attempt.attempt,
+            maximum_attempts=run.definition.maximum_attempts,
+            steps=[*earlier, step],
+        )
+        services.store.record_end(
+            attempt,
+            status=seen.status,
+            cause=decision.cause,
+            reason=seen.reason,
+            step=step,
+            action=decision.action,
+            text=decision.text,
+        )
+    carry_out(services, attempt.job_name, owner, run, requester)
+
+
+def carry_out(services: Services, job_name: str, owner: Owner, run: Run, requester: str) -> None:
+    """Do what was decided when the attempt ended, unless it is done."""
+    attempt = services.store.attempt(job_name)
+    if attempt is None or attempt.state != "ended":
+        return
+    if attempt.action == "resubmit":
+        _resubmit(services, attempt, owner, run, requester)
+    elif not attempt.done:
+        state = CONSEQUENCES[attempt.cause].state
+        _end_run(services, attempt, run, state, attempt.text)
+
+
+def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requester: str) -> None:
+    name = training_job_name(
+        job=run.definition.job,
+        stack_id=attempt.stack_id,
+        run_id=run.run_id,
+        attempt=attempt.attempt + 1,
+    )
+    if not attempt.done:
+        claim = services.store.claim_next(owner, attempt, job_name=name, requester=requester)
+        if claim is Claim.NOT_DESIRED:
+            consequence = CONSEQUENCES["stopped_by_us"]
+            _end_run(services, attempt, run, consequence.state, consequence.text)
+            return
+    following = services.store.attempt(name)
+    if following is None or not continues(services, following, requester):
+        return
+    try:
+        submit(services, following)
+    except LaunchRefused as refusal:
+        _tell(
+            services,
+            run,
+            attempt,
+            "failed",
+            f"Attempt {attempt.attempt} ended ({attempt.cause}) and could not be resubmitted: "
+            f"{refusal} The run ends here; its checkpoints stay in S3.",
+        )
+
+
+def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, text: str) -> None:
+    services.store.set_run_state(run.owner, run.run_id, state, text)
+    services.store.stop_run(run.owner, run.run_id)
+    if services.store.mark_done(attempt.job_name):
+        _tell(services, run, attempt, state, text)
+
+
+def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) -> None:
+    services.notifier.tell(
+        what=what,
+        job=run.definition.job,
+        run_id=run.run_id,
+        text=text,
+        facts={
+            "training job": attempt.job_name,
+            "attempt": f"{attempt.attempt} of {run.definition.maximum_attempts}",
+            "newest complete checkpoint": f"step {attempt.last_complete_step}",
+            "SageMaker's reason": attempt.reason,
+            "files": run_location(run.definition, run.run_id).uri,
+        },
+    )

@@ -1,0 +1,582 @@
+"""A small world for the controller: fake time, SageMaker, EC2, and moto's S3 and DynamoDB.
+
+Every AWS call passes a gate that can fail it, or end the function there, before or after its
+effect. SageMaker's and EC2's inputs are checked against botocore's own models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import boto3
+from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
+
+from cdk_blackwell.lifecycle.handler.clock import Clock
+from cdk_blackwell.lifecycle.handler.cloudformation import Invocation
+from cdk_blackwell.lifecycle.handler.definition import JobDefinition, S3Object
+from cdk_blackwell.lifecycle.handler.main import EVENT_JOB_STATE, EVENT_SCHEDULED, route
+from cdk_blackwell.lifecycle.handler.records import Attempt, Owner
+from cdk_blackwell.lifecycle.handler.resource import physical_id
+from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.planning.contracts import RunLocation, training_job_name
+
+REGION = "us-west-2"
+STACK = f"arn:aws:cloudformation:{REGION}:123456789012:stack/SmallModelStack/5b0c1f00"
+LOGICAL_ID = "PretrainRun"
+TABLE = "controller"
+TOPIC = f"arn:aws:sns:{REGION}:123456789012:topic"
+CHECKPOINTS, ASSETS, DATASET = "checkpoints", "assets", "dataset"
+FUNCTION = f"arn:aws:lambda:{REGION}:123456789012:function:controller"
+GROUP, SHARED_GROUP = "sg-0123456789abcdef0", "sg-0fedcba9876543210"
+
+When = Literal["before", "after"]
+
+
+class Crash(BaseException):
+    """The function is gone: time-out, out of memory, power."""
+
+
+def error(code: str, message: str = "told so by the test", status: int = 400) -> ClientError:
+    """A botocore ClientError."""
+    return ClientError(
+        {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        },  # type: ignore[typeddict-item]
+        "Operation",
+    )
+
+
+@dataclass
+class FakeTime:
+    """Seconds that pass only when somebody sleeps."""
+
+    seconds: float = 1_800_000_000.0
+    slept: float = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.seconds += seconds
+        self.slept += seconds
+
+
+@dataclass
+class Gate:
+    """What happens to AWS calls."""
+
+    calls: list[str] = field(default_factory=list)
+    crash_at: tuple[int, When] | None = None
+    """Number of the call (from 0) at which the function is gone."""
+    faults: dict[str, list[tuple[When, Exception]]] = field(default_factory=dict)
+    """Per operation: what its next calls raise."""
+    hooks: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """Per operation: what somebody else does just before its next call."""
+
+    def fail(self, operation: str, *errors: Exception, when: When = "before") -> None:
+        self.faults.setdefault(operation, []).extend((when, each) for each in errors)
+
+    def wrap(self, operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def gated(*args: Any, **kwargs: Any) -> Any:
+            index = len(self.calls)
+            self.calls.append(operation)
+            hook = self.hooks.pop(operation, None)
+            if hook:
+                hook()
+            if self.crash_at == (index, "before"):
+                raise Crash
+            pending = self.faults.get(operation, [])
+            fault = pending.pop(0) if pending else None
+            if fault and fault[0] == "before":
+                raise fault[1]
+            result = call(*args, **kwargs)
+            if self.crash_at == (index, "after"):
+                raise Crash
+            if fault:
+                raise fault[1]
+            return result
+
+        return gated
+
+
+class Gated:
+    """A client whose every operation passes the gate."""
+
+    def __init__(self, client: Any, gate: Gate) -> None:
+        self._client, self._gate = client, gate
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._client, name)
+        if name == "meta" or not callable(value):
+            return value
+        if name != "get_paginator":
+            return self._gate.wrap(name, value)
+
+        def get_paginator(operation: str) -> Any:
+            paginator = value(operation)
+
+            class Pages:
+                def paginate(_, **kwargs: Any) -> Any:
+                    return gate.wrap(operation, lambda **k: list(paginator.paginate(**k)))(**kwargs)
+
+            gate = self._gate
+            return Pages()
+
+        return get_paginator
+
+
+class Checked:
+    """Checks inputs against botocore's model of one service."""
+
+    def __init__(self, service: str) -> None:
+        self._real = boto3.client(service, region_name=REGION)
+        self.meta = self._real.meta
+
+    def check(self, operation: str, **arguments: Any) -> None:
+        shape = self._real.meta.service_model.operation_model(operation).input_shape
+        report = ParamValidator().validate(arguments, shape)
+        assert not report.has_errors(), report.generate_report()
+
+    def get_paginator(self, operation: str) -> Any:
+        method = getattr(self, operation)
+
+        class Pages:
+            def paginate(_, **kwargs: Any) -> Iterator[Any]:
+                yield method(**kwargs)
+
+        return Pages()
+
+
+class FakeSageMaker(Checked):
+    """Training jobs that take their time to stop."""
+
+    STOP_SECONDS = 100.0
+
+    def __init__(self, time: FakeTime) -> None:
+        super().__init__("sagemaker")
+        self.time = time
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.created: list[str] = []
+
+    def create_training_job(self, **request: Any) -> dict[str, Any]:
+        self.check("CreateTrainingJob", **request)
+        name = request["TrainingJobName"]
+        if name in self.jobs:
+            raise error("ResourceInUse", "Training job names must be unique")
+        self.created.append(name)
+        arn = f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{name}"
+        self.jobs[name] = {
+            "TrainingJobName": name,
+            "TrainingJobArn": arn,
+            "TrainingJobStatus": "InProgress",
+            "SecondaryStatus": "Training",
+            "CreationTime": datetime.fromtimestamp(self.time.now(), UTC),
+            "Request": request,
+        }
+        return {"TrainingJobArn": arn}
+
+    def describe_training_job(self, **arguments: Any) -> dict[str, Any]:
+        self.check("DescribeTrainingJob", **arguments)
+        name = arguments["TrainingJobName"]
+        if name not in self.jobs:
+            raise error("ValidationException", "Requested resource not found.")
+        job = self.jobs[name]
+        if job["TrainingJobStatus"] == "Stopping" and self.time.now() >= job["StopAt"]:
+            job |= {"TrainingJobStatus": "Stopped", "SecondaryStatus": "Stopped"}
+        return {key: value for key, value in job.items() if key not in ("Request", "StopAt")}
+
+    def stop_training_job(self, **arguments: Any) -> dict[str, Any]:
+        self.check("StopTrainingJob", **arguments)
+        job = self.jobs.get(arguments["TrainingJobName"])
+        if job is None:
+            raise error("ValidationException", "Requested resource not found.")
+        if job["TrainingJobStatus"] != "InProgress":
+            raise error("ValidationException", "The job has already ended.")
+        job |= {
+            "TrainingJobStatus": "Stopping",
+            "SecondaryStatus": "Stopping",
+            "StopAt": self.time.now() + self.STOP_SECONDS,
+        }
+        return {}
+
+    def list_tags(self, **arguments: Any) -> dict[str, Any]:
+        self.check("ListTags", **arguments)
+        (job,) = (j for j in self.jobs.values() if j["TrainingJobArn"] == arguments["ResourceArn"])
+        return {"Tags": job["Request"]["Tags"]}
+
+    def end(self, name: str, status: str, secondary: str = "", reason: str = "") -> dict[str, Any]:
+        """The job ends by itself; gives the event's detail."""
+        job = self.jobs[name]
+        job |= {"TrainingJobStatus": status, "SecondaryStatus": secondary or status}
+        if reason:
+            job["FailureReason"] = reason
+        return self.detail(name)
+
+    def detail(self, name: str) -> dict[str, Any]:
+        keys = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "FailureReason")
+        return {key: self.jobs[name][key] for key in keys if key in self.jobs[name]}
+
+    def alive(self) -> list[str]:
+        """Jobs nobody has even asked to stop."""
+        return [n for n, job in self.jobs.items() if job["TrainingJobStatus"] == "InProgress"]
+
+    def holding(self) -> list[str]:
+        """Jobs that still hold instances."""
+        for name in self.jobs:
+            self.describe_training_job(TrainingJobName=name)
+        return [
+            name
+            for name, job in self.jobs.items()
+            if job["TrainingJobStatus"] in ("InProgress", "Stopping")
+        ]
+
+
+class FakeEc2(Checked):
+    """Security groups with their tags, and interfaces that vanish late."""
+
+    def __init__(self, time: FakeTime) -> None:
+        super().__init__("ec2")
+        self.time = time
+        self.owners = {GROUP: STACK, SHARED_GROUP: "arn:of:another:stack"}
+        self.interfaces: dict[str, tuple[str, float]] = {}
+        """Id -> group and the time it vanishes."""
+
+    def describe_security_groups(self, **arguments: Any) -> dict[str, Any]:
+        self.check("DescribeSecurityGroups", **arguments)
+        wanted = {each["Name"]: each["Values"] for each in arguments["Filters"]}
+        stacks = wanted["tag:aws:cloudformation:stack-id"]
+        found = [g for g in wanted["group-id"] if self.owners.get(g) in stacks]
+        return {"SecurityGroups": [{"GroupId": group} for group in found]}
+
+    def describe_network_interfaces(self, **arguments: Any) -> dict[str, Any]:
+        self.check("DescribeNetworkInterfaces", **arguments)
+        (groups,) = (each["Values"] for each in arguments["Filters"])
+        found = [
+            {"NetworkInterfaceId": name}
+            for name, (group, until) in self.interfaces.items()
+            if group in groups and self.time.now() < until
+        ]
+        return {"NetworkInterfaces": found}
+
+
+class FakeSns(Checked):
+    """Remembers what people were told."""
+
+    def __init__(self) -> None:
+        super().__init__("sns")
+        self.messages: list[dict[str, str]] = []
+
+    def publish(self, **arguments: Any) -> dict[str, Any]:
+        self.check("Publish", **arguments)
+        assert len(arguments["Subject"]) <= 100
+        self.messages.append(arguments)
+        return {"MessageId": "1"}
+
+
+class FakeLambda(Checked):
+    """Remembers continuations."""
+
+    def __init__(self) -> None:
+        super().__init__("lambda")
+        self.events: list[dict[str, Any]] = []
+
+    def invoke(self, **arguments: Any) -> dict[str, Any]:
+        self.check("Invoke", **arguments)
+        assert arguments["InvocationType"] == "Event"
+        assert arguments["FunctionName"] == FUNCTION
+        self.events.append(json.loads(arguments["Payload"]))
+        return {"StatusCode": 202}
+
+
+def definition(**changes: Any) -> JobDefinition:
+    """A complete definition of a small job."""
+    request = {
+        "TrainingJobName": "{{job_name}}",
+        "RoleArn": "arn:aws:iam::123456789012:role/training",
+        "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+        "OutputDataConfig": {"S3OutputPath": "{{run_uri}}/export/"},
+        "ResourceConfig": {
+            "InstanceType": "ml.p6-b200.48xlarge",
+            "InstanceCount": 1,
+            "VolumeSizeInGB": 500,
+        },
+        "StoppingCondition": {"MaxRuntimeInSeconds": 86_400, "MaxPendingTimeInSeconds": 7_200},
+        "VpcConfig": {"SecurityGroupIds": [GROUP, SHARED_GROUP], "Subnets": ["subnet-1"]},
+        "Environment": {"CDKB_RUN_ID": "{{run_id}}", "CDKB_ATTEMPT": "{{attempt}}"},
+        "Tags": [{"Key": "team", "Value": "language"}],
+    }
+    values: dict[str, Any] = {
+        "schema_version": 1,
+        "job": "pretrain",
+        "request": request,
+        "run": {
+            "schema_version": 1,
+            "job": "pretrain",
+            "tier": "small",
+            "model": {
+                "name": "tiny",
+                "vocab_size": 512,
+                "hidden_size": 64,
+                "intermediate_size": 128,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+                "head_dim": 16,
+                "max_position_embeddings": 256,
+                "rope_theta": 10_000.0,
+                "rms_norm_eps": 1e-5,
+                "tie_word_embeddings": True,
+            },
+            "recipe": {
+                "precision": "bf16",
+                "sequence_length": 256,
+                "global_batch_tokens": 4096,
+                "micro_batch_size": 4,
+                "activation_checkpointing": "none",
+                "loss_chunks": 1,
+                "compile": True,
+                "seed": 1,
+                "optimizer": {
+                    "peak_learning_rate": 3e-4,
+                    "minimum_learning_rate_ratio": 0.1,
+                    "warmup_steps": 10,
+                    "beta1": 0.9,
+                    "beta2": 0.95,
+                    "epsilon": 1e-8,
+                    "weight_decay": 0.1,
+                    "gradient_clip_norm": 1.0,
+                },
+            },
+            "layout": {
+                "shard_gpus": 8,
+                "replicas": 1,
+                "context_parallel": 1,
+                "tensor_parallel": 1,
+            },
+            "data": {
+                "channel": "dataset",
+                "manifest": "manifest.json",
+                "validation_sequences": 8,
+            },
+            "train_tokens": 819_200,
+            "checkpoint": {"interval_seconds": 600.0, "keep": 2, "export": True},
+            "limits": {
+                "in_cluster_restarts": 1,
+                "log_interval_steps": 10,
+                "validation_interval_steps": 100,
+            },
+        },
+        "bundle": {"bucket": ASSETS, "key": "bundle.tar.gz"},
+        "checkpoint_bucket": CHECKPOINTS,
+        "dataset_manifest": {"bucket": DATASET, "key": "tokens/manifest.json"},
+        "maximum_attempts": 5,
+        "instance_count": 1,
+        "hourly_price_usd": 113.93,
+    }
+    values |= {
+        key: asdict(value) if isinstance(value, S3Object) else value
+        for key, value in changes.items()
+    }
+    return JobDefinition.from_json(json.dumps(values))
+
+
+class World:
+    """Everything around one controller."""
+
+    def __init__(self) -> None:
+        self.time = FakeTime()
+        self.gate = Gate()
+        self.sagemaker = FakeSageMaker(self.time)
+        self.ec2 = FakeEc2(self.time)
+        self.sns = FakeSns()
+        self.functions = FakeLambda()
+        self.s3 = boto3.client("s3", region_name=REGION)
+        self.dynamodb = boto3.client("dynamodb", region_name=REGION)
+        self.answers: list[dict[str, Any]] = []
+        self.unreachable = 0
+        """How many of the next answers CloudFormation does not take."""
+        self._ids = 0
+        for bucket in (CHECKPOINTS, ASSETS, DATASET):
+            self.s3.create_bucket(
+                Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION}
+            )
+        self.s3.put_object(Bucket=ASSETS, Key="bundle.tar.gz", Body=b"the bundle")
+        self.s3.put_object(Bucket=DATASET, Key="tokens/manifest.json", Body=b"{}")
+        self.dynamodb.create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[
+                {"AttributeName": "pk", "AttributeType": "S"},
+                {"AttributeName": "sk", "AttributeType": "S"},
+            ],
+            KeySchema=[
+                {"AttributeName": "pk", "KeyType": "HASH"},
+                {"AttributeName": "sk", "KeyType": "RANGE"},
+            ],
+        )
+        clients = {
+            "sagemaker": self.sagemaker,
+            "ec2": self.ec2,
+            "sns": self.sns,
+            "lambda": self.functions,
+            "s3": self.s3,
+            "dynamodb": self.dynamodb,
+        }
+        clock = Clock(now=self.time.now, sleep=self.time.sleep)
+
+        def services(clients: Mapping[str, Any]) -> Services:
+            return Services.assemble(clients, table=TABLE, topic=TOPIC, clock=clock)
+
+        self.services = services({name: Gated(c, self.gate) for name, c in clients.items()})
+        self.quiet = services(clients)
+        """The same, past the gate: for the test's own looks."""
+
+    # --- Delivering events -----------------------------------------------------------------------
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return f"id-{self._ids}"
+
+    def deliver(
+        self, event: Mapping[str, Any], *, invocation: str | None = None, seconds: float = 900.0
+    ) -> dict[str, Any] | None:
+        """One invocation of the function, which has ``seconds`` to live."""
+        until = self.time.now() + seconds
+        return route(
+            self.services,
+            event,
+            Invocation(
+                request_id=invocation or self.new_id(),
+                function_arn=FUNCTION,
+                remaining_seconds=lambda: until - self.time.now(),
+            ),
+            send_once=self._take_answer,
+        )
+
+    def _take_answer(self, url: str, body: bytes) -> None:
+        self.gate.wrap("answer", self._answer)(url, body)
+
+    def _answer(self, url: str, body: bytes) -> None:
+        if self.unreachable:
+            self.unreachable -= 1
+            raise OSError("connection reset")
+        assert url == "https://answer.example/presigned"
+        assert len(body) <= 4096
+        self.answers.append(json.loads(body))
+
+    def event(
+        self,
+        kind: str,
+        *,
+        run_id: str | None = None,
+        old_run_id: str | None = None,
+        job: JobDefinition | None = None,
+        text: str | None = None,
+    ) -> dict[str, Any]:
+        """A CloudFormation event; with strings only, as they arrive."""
+        body = text if text is not None else json.dumps((job or definition()).to_dict())
+        properties = {"ServiceToken": FUNCTION, "Definition": body}
+        event: dict[str, Any] = {
+            "RequestType": kind,
+            "RequestId": f"cfn-{self.new_id()}",
+            "ResponseURL": "https://answer.example/presigned",
+            "StackId": STACK,
+            "LogicalResourceId": LOGICAL_ID,
+            "ResourceType": "Custom::CdkBlackwellRun",
+            "ResourceProperties": {**properties, **({"RunId": run_id} if run_id else {})},
+        }
+        if kind != "Create":
+            event["PhysicalResourceId"] = physical_id(STACK, LOGICAL_ID)
+        if kind == "Update":
+            old = {"RunId": old_run_id} if old_run_id else {}
+            event["OldResourceProperties"] = {**properties, **old}
+        return event
+
+    def cloudformation(self, kind: str, **arguments: Any) -> dict[str, Any]:
+        """Deliver an event with all its continuations; the one answer."""
+        before = len(self.answers)
+        self.deliver(self.event(kind, **arguments))
+        self.run_continuations()
+        assert len(self.answers) == before + 1, "exactly one answer"
+        return self.answers[-1]
+
+    def run_continuations(self) -> int:
+        """Deliver the function's own continuations until there are none."""
+        count = 0
+        while self.functions.events:
+            self.deliver(self.functions.events.pop(0))
+            count += 1
+        return count
+
+    def job_event(self, detail: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "id": self.new_id(),
+            "source": "aws.sagemaker",
+            "detail-type": EVENT_JOB_STATE,
+            "detail": dict(detail),
+        }
+
+    def sweep(self) -> None:
+        """The five-minute reconcile."""
+        self.deliver(
+            {"id": self.new_id(), "source": "aws.events", "detail-type": EVENT_SCHEDULED}
+        )
+
+    def ask(self, action: str, run_id: str | None = None, **more: Any) -> dict[str, Any]:
+        """A direct invocation."""
+        answer = self.deliver({"action": action, "run_id": run_id, **more})
+        assert answer is not None
+        assert set(answer) == {"run_id", "job_name", "state", "request", "cost", "message"}
+        return answer
+
+    def fails(self, name: str, reason: str, *, step: int | None = None) -> dict[str, Any]:
+        """A job fails, and its event is delivered; gives the event."""
+        if step is not None:
+            self.progress(step)
+        event = self.job_event(self.sagemaker.end(name, "Failed", reason=reason))
+        self.deliver(event)
+        return event
+
+    # --- Looking ---------------------------------------------------------------------------------
+
+    def name(self, run_id: str, attempt: int = 1) -> str:
+        return training_job_name(job="pretrain", stack_id=STACK, run_id=run_id, attempt=attempt)
+
+    def owner(self) -> Owner:
+        found = self.quiet.store.owner(physical_id(STACK, LOGICAL_ID))
+        assert found is not None
+        return found
+
+    def attempt(self, run_id: str, attempt: int = 1) -> Attempt | None:
+        return self.quiet.store.attempt(self.name(run_id, attempt))
+
+    def run_state(self, run_id: str) -> str:
+        run = self.quiet.store.run(physical_id(STACK, LOGICAL_ID), run_id)
+        assert run is not None
+        return run.state
+
+    def progress(self, step: int, run_id: str = "a") -> None:
+        """The trainer reports its newest complete checkpoint."""
+        where = RunLocation(bucket=CHECKPOINTS, job="pretrain", run_id=run_id)
+        body = json.dumps({"last_complete_step": step}).encode()
+        self.s3.put_object(Bucket=where.bucket, Key=where.key("progress.json"), Body=body)
+
+    def frozen(self, name: str, run_id: str = "a") -> bytes | None:
+        """An object of the run's prefix."""
+        where = RunLocation(bucket=CHECKPOINTS, job="pretrain", run_id=run_id)
+        try:
+            answer = self.s3.get_object(Bucket=where.bucket, Key=where.key(name))
+        except ClientError:
+            return None
+        body: bytes = answer["Body"].read()
+        return body
+
+    def subjects(self) -> list[str]:
+        return [message["Subject"] for message in self.sns.messages]
