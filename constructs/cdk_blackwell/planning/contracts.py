@@ -168,9 +168,7 @@ TAG_STACK: Final = "cdk-blackwell:stack"
 
 # --- Failure text --------------------------------------------------------------------------------
 
-FailureClass = Literal[
-    "capacity", "internal", "infrastructure", "out_of_memory", "data", "user"
-]
+FailureClass = Literal["capacity", "internal", "infrastructure", "out_of_memory", "data", "user"]
 FAILURE_CLASSES: Final[tuple[FailureClass, ...]] = (
     "capacity",
     "internal",

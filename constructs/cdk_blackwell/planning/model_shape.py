@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+MAXIMUM_DIMENSION: Final = 10**7
+"""Above any real vocabulary or width; catches slips such as 10**30."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeScaling:
+    """Llama 3's stretching of the rotary frequencies (``rope_type: llama3``).
+
+    Wavelengths longer than ``original_max_position_embeddings / low_freq_factor`` are divided by
+    ``factor``, those shorter than ``original_max_position_embeddings / high_freq_factor`` are
+    kept, and those between are blended linearly.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """A Llama-family decoder: grouped-query attention, RoPE, RMSNorm and SwiGLU."""
+    """A Llama-family decoder: grouped-query attention, RoPE, RMSNorm and SwiGLU.
+
+    Raises ValueError, naming the field, for values that no such model can have.
+    """
 
     name: str
     vocab_size: int
@@ -21,3 +45,97 @@ class ModelShape:
     rope_theta: float
     rms_norm_eps: float
     tie_word_embeddings: bool
+    rope_scaling: RopeScaling | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                if isinstance(value, bool) or not isinstance(value, int):
+                    raise ValueError(f"model {field.name} is {value!r}; a whole number is needed")
+                if not 1 <= value <= MAXIMUM_DIMENSION:
+                    raise ValueError(
+                        f"model {field.name} is {value}; allowed are 1 to {MAXIMUM_DIMENSION:,}"
+                    )
+        for name in ("rope_theta", "rms_norm_eps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise ValueError(f"model {name} is {value!r}; a number above 0 is needed")
+        if not isinstance(self.tie_word_embeddings, bool):
+            raise ValueError(
+                f"model tie_word_embeddings is {self.tie_word_embeddings!r}; it must be true or false"
+            )
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"model num_attention_heads is {self.num_attention_heads}, which "
+                f"num_key_value_heads {self.num_key_value_heads} does not divide: every key-value "
+                "head must serve the same number of query heads"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"model head_dim is {self.head_dim}; RoPE needs an even number")
+
+    @property
+    def key_value_size(self) -> int:
+        """Width of the key (and of the value) projection."""
+        return self.num_key_value_heads * self.head_dim
+
+    @property
+    def query_size(self) -> int:
+        """Width of the query projection, equal to ``hidden_size`` in most models."""
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def layer_parameter_count(self) -> int:
+        """Parameters of one block: attention, SwiGLU and two norms."""
+        h = self.hidden_size
+        attention = h * (2 * self.query_size + 2 * self.key_value_size)
+        return attention + 3 * h * self.intermediate_size + 2 * h
+
+    @property
+    def embedding_parameter_count(self) -> int:
+        """Parameters of one vocabulary matrix (the input embedding; the head when not tied)."""
+        return self.vocab_size * self.hidden_size
+
+    @property
+    def parameter_count(self) -> int:
+        """All parameters, a tied head counted once."""
+        matrices = 1 if self.tie_word_embeddings else 2
+        return (
+            self.num_hidden_layers * self.layer_parameter_count
+            + matrices * self.embedding_parameter_count
+            + self.hidden_size
+        )
+
+    @classmethod
+    def preset_names(cls) -> tuple[str, ...]:
+        """Names that ``preset`` knows."""
+        from cdk_blackwell.planning.presets import PRESETS
+
+        return tuple(PRESETS)
+
+    @classmethod
+    def preset(cls, name: str) -> ModelShape:
+        """A published model by name; ValueError lists the known ones."""
+        from cdk_blackwell.planning.presets import PRESETS
+
+        if name not in PRESETS:
+            raise ValueError(
+                f"model {name!r} is not a preset; known are {', '.join(PRESETS)}; any other dense "
+                "Llama-family model can be given by its Hugging Face config.json"
+            )
+        return PRESETS[name]
+
+    @classmethod
+    def from_hugging_face_config(
+        cls, source: str | Path | Mapping[str, Any], *, name: str | None = None
+    ) -> ModelShape:
+        """Read a ``config.json`` (path or parsed); ValueError says what is wrong and where."""
+        from cdk_blackwell.planning.hugging_face import read_config
+
+        return read_config(source, name=name)
+
+    def to_hugging_face_config(self) -> dict[str, Any]:
+        """A config that ``transformers`` loads as LlamaForCausalLM of the same shape."""
+        from cdk_blackwell.planning.hugging_face import write_config
+
+        return write_config(self)

@@ -1,0 +1,92 @@
+"""The built wheel, in a clean environment, outside the repository: what a user really installs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parent.parent
+
+APP = """
+import aws_cdk as cdk
+from cdk_blackwell import ModelShape, SmallModelJob, TrainingNetwork
+from stack import PretrainStack
+
+app = cdk.App()
+PretrainStack(app, "Elsewhere")
+app.synth()
+"""
+
+
+def run(*command: str | Path, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, folder=ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    run(
+        *(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "requirements.txt"),
+        wheel,
+        folder=folder,
+    )
+    return python
+
+
+def test_the_wheel_holds_the_bundle_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "cdk_blackwell/_bundle/launch.py" in names
+    assert "cdk_blackwell/_bundle/trainer/run.py" in names
+    assert "cdk_blackwell/_bundle/requirements.lock" in names
+    assert "cdk_blackwell/py.typed" in names
+    assert not [name for name in names if "test" in name or "__pycache__" in name]
+
+
+def test_an_app_outside_the_repository_synthesises_with_the_wheels_bundle(
+    clean_python: Path, tmp_path: Path
+) -> None:
+    example = (ROOT / "tests" / "data" / "elsewhere_app.py").read_text()
+    (tmp_path / "app.py").write_text(example)
+    run(
+        clean_python,
+        "app.py",
+        folder=tmp_path,
+        CDK_OUTDIR=str(tmp_path / "cdk.out"),
+        PYTHONPATH="",
+    )
+    template = json.loads((tmp_path / "cdk.out" / "Elsewhere.template.json").read_text())
+    kinds = [resource["Type"] for resource in template["Resources"].values()]
+    assert kinds.count("Custom::CdkBlackwellRun") == 1
+    bundles = list((tmp_path / "cdk.out").glob("asset.*.gz"))
+    (names,) = [tarfile.open(bundle).getnames() for bundle in bundles]
+    assert "launch.py" in names
+    assert "cdk_blackwell/planning/run_spec.py" in names
