@@ -1,0 +1,1 @@
+"""The deployable stacks: one foundation, one stack per size tier."""

@@ -1,0 +1,81 @@
+"""The bucket that holds every run: frozen bundle, checkpoints, progress and export."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+
+from cdk_blackwell.infrastructure.bucket import private_bucket
+from constructs import Construct
+
+
+class ICheckpointStore(Protocol):
+    """A bucket for runs and the key of its objects, however it came to be."""
+
+    @property
+    def bucket(self) -> s3.IBucket:
+        """Holds ``<job>/runs/<run_id>/``."""
+        ...
+
+    @property
+    def encryption_key(self) -> kms.IKey | None:
+        """Key of the bucket's objects; None for a bucket encrypted by S3's own key."""
+        ...
+
+    def grant_read(self, grantee: iam.IGrantable, job: str) -> iam.Grant:
+        """Let ``grantee`` list and read one job's runs."""
+        ...
+
+
+class _CheckpointStore:
+    """What new and imported stores share."""
+
+    bucket: s3.IBucket
+
+    def grant_read(self, grantee: iam.IGrantable, job: str) -> iam.Grant:
+        """Let ``grantee`` list and read the runs of one job (its prefix), and decrypt them."""
+        return self.bucket.grant_read(grantee, f"{job}/runs/*")
+
+
+class CheckpointStore(Construct, _CheckpointStore):
+    """A new bucket for runs.
+
+    :param encryption_key: encrypts the objects.
+    :param versioned: keep overwritten and deleted objects. Default: no, because pruned checkpoints
+        would stay and be billed (about 13 bytes a parameter each).
+    :param removal_policy: what happens when the stack goes. Default: the bucket stays.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        encryption_key: kms.IKey,
+        versioned: bool = False,
+        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.encryption_key: kms.IKey | None = encryption_key
+        self.bucket: s3.IBucket = private_bucket(
+            self,
+            "Bucket",
+            encryption_key=encryption_key,
+            versioned=versioned,
+            removal_policy=removal_policy,
+        )
+
+    @staticmethod
+    def from_bucket(bucket: s3.IBucket) -> ICheckpointStore:
+        """Use an existing bucket; its ``encryption_key`` is used where the import names one."""
+        return _ImportedCheckpointStore(bucket)
+
+
+class _ImportedCheckpointStore(_CheckpointStore):
+    def __init__(self, bucket: s3.IBucket) -> None:
+        self.bucket = bucket
+        self.encryption_key: kms.IKey | None = bucket.encryption_key

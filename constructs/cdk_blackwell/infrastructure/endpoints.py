@@ -1,0 +1,49 @@
+"""The VPC endpoints that stand in for NAT, each with the caller that needs it.
+
+SageMaker pulls the image and ships the logs from its own side of the network, and S3 calls KMS
+itself for encrypted objects; none of these passes through the job's interfaces, so none needs an
+endpoint here. The controller's Lambda runs outside the VPC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import aws_ec2 as ec2
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayEndpoint:
+    """A gateway endpoint: free, a route to the service's public addresses."""
+
+    construct_id: str
+    service: ec2.GatewayVpcEndpointAwsService
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterfaceEndpoint:
+    """An interface endpoint: an address in the subnet, billed by the hour."""
+
+    construct_id: str
+    service: ec2.InterfaceVpcEndpointAwsService
+    why: str
+
+
+GATEWAY_ENDPOINTS: Final = (
+    GatewayEndpoint(
+        construct_id="S3",
+        service=ec2.GatewayVpcEndpointAwsService.S3,
+        why="channels, checkpoint sync, progress.json and the export: S3 is reached through the "
+        "job's interfaces",
+    ),
+)
+
+INTERFACE_ENDPOINTS: Final = (
+    InterfaceEndpoint(
+        construct_id="Monitoring",
+        service=ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
+        why="PutMetricData from the container: metrics whose dimensions outlive a run's name",
+    ),
+)

@@ -1,0 +1,111 @@
+"""Everything stateful that training jobs share, in one construct."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+
+from cdk_blackwell.infrastructure.bucket import private_bucket
+from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore
+from cdk_blackwell.infrastructure.encryption import StorageKey
+from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
+from cdk_blackwell.infrastructure.network import DEFAULT_CIDR, TrainingNetwork
+from constructs import Construct, IDependable
+
+
+class IFoundation(Protocol):
+    """What a job needs around it. Any object with these attributes will do."""
+
+    @property
+    def vpc(self) -> ec2.IVpc:
+        """Network of the job."""
+        ...
+
+    @property
+    def subnet(self) -> ec2.ISubnet:
+        """The one subnet all instances land in."""
+        ...
+
+    @property
+    def file_system(self) -> ISharedFileSystem:
+        """Shows the dataset; lies in the subnet's zone."""
+        ...
+
+    @property
+    def checkpoint_store(self) -> ICheckpointStore:
+        """Receives checkpoints and exports."""
+        ...
+
+    @property
+    def encryption_key(self) -> kms.IKey:
+        """Encrypts what the job itself creates (exports, notifications)."""
+        ...
+
+    @property
+    def ready(self) -> list[IDependable]:
+        """What must exist while a job runs and outlive it (endpoints)."""
+        ...
+
+
+class Foundation(Construct):
+    """Network, file system, dataset and checkpoint buckets, and their key.
+
+    :param availability_zone: where the capacity is.
+    :param cidr: IPv4 range of the VPC. Default: 10.64.0.0/16.
+    :param storage_gib: size of the file system. Default: 1200.
+    :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
+    :param versioned_checkpoints: keep overwritten objects in the checkpoint bucket. Default: no.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        availability_zone: str,
+        cidr: str = DEFAULT_CIDR,
+        storage_gib: int = 1200,
+        throughput_per_tib: int = 250,
+        versioned_checkpoints: bool = False,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.encryption_key: kms.IKey = StorageKey(self, "StorageKey").key
+        self.network: TrainingNetwork = TrainingNetwork(
+            self, "Network", availability_zone=availability_zone, cidr=cidr
+        )
+        self.vpc: ec2.IVpc = self.network.vpc
+        self.subnet: ec2.ISubnet = self.network.subnet
+        # Versioned: a dataset that is overwritten by mistake can be brought back, and is small
+        # beside the checkpoints.
+        self.dataset_bucket: s3.IBucket = private_bucket(
+            self,
+            "DatasetBucket",
+            encryption_key=self.encryption_key,
+            versioned=True,
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+        self.checkpoint_store: ICheckpointStore = CheckpointStore(
+            self,
+            "CheckpointStore",
+            encryption_key=self.encryption_key,
+            versioned=versioned_checkpoints,
+        )
+        self.file_system: ISharedFileSystem = SharedFileSystem(
+            self,
+            "FileSystem",
+            vpc=self.vpc,
+            subnet=self.subnet,
+            dataset_bucket=self.dataset_bucket,
+            encryption_key=self.encryption_key,
+            storage_gib=storage_gib,
+            throughput_per_tib=throughput_per_tib,
+        )
+
+    @property
+    def ready(self) -> list[IDependable]:
+        """The endpoints: a job without them can neither read nor save."""
+        return list(self.network.endpoints)

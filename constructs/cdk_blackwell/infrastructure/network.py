@@ -1,0 +1,174 @@
+"""A VPC for training: one private subnet in one availability zone, endpoints instead of NAT."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+from aws_cdk import RemovalPolicy, Stack, Tags, Token
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+
+from cdk_blackwell.infrastructure.endpoints import GATEWAY_ENDPOINTS, INTERFACE_ENDPOINTS
+from constructs import Construct
+
+DEFAULT_CIDR: Final = "10.64.0.0/16"
+SUBNET_PREFIX_EXTRA: Final = 2
+"""The subnet takes the first quarter of the VPC; three quarters stay free for other use."""
+
+_ZONE = re.compile(
+    r"(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)(?:[a-z]|-[a-z]{3}(?:-[a-z]+)?-\d+[a-z]|-wlz?\w*-\d+)"
+)
+
+
+def check_availability_zone(zone: str, region: str) -> str:
+    """Return ``zone`` when it can be a zone of ``region``; ValueError otherwise.
+
+    Unresolved tokens are never judged. Whether the account can use the zone, and whether it has
+    B200 capacity, only AWS knows.
+    """
+    if Token.is_unresolved(zone):
+        return zone
+    match = _ZONE.fullmatch(zone)
+    if match is None:
+        raise ValueError(
+            f"availability zone {zone!r} is not one: give a zone's name such as us-west-2b "
+            "(zone ids such as usw2-az2 are not accepted)"
+        )
+    if not Token.is_unresolved(region) and match["region"] != region:
+        raise ValueError(
+            f"availability zone {zone!r} is not in the stack's region {region}: give a zone whose "
+            f"name begins with {region}, or change the region"
+        )
+    return zone
+
+
+class TrainingNetwork(Construct):
+    """VPC, one isolated subnet, S3 gateway and interface endpoints, flow logs.
+
+    All instances of a training job and its file system lie in one subnet of one zone, so there is
+    only one. There is no way to the internet: what the container lacks travels with its bundle.
+
+    :param availability_zone: the zone; it must have the capacity the job asks for, and with a
+        training plan be the plan's zone.
+    :param cidr: the VPC's IPv4 range, /16 to /24. Default: 10.64.0.0/16.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        availability_zone: str,
+        cidr: str = DEFAULT_CIDR,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.availability_zone: str = check_availability_zone(
+            availability_zone, Stack.of(self).region
+        )
+        subnet_cidr = _first_subnet(cidr)
+
+        # L1 resources: ec2.Vpc asks the account for its zones as soon as account and region are
+        # known, which makes `cdk synth` need credentials although the zone is given.
+        vpc = ec2.CfnVPC(
+            self, "Vpc", cidr_block=cidr, enable_dns_support=True, enable_dns_hostnames=True
+        )
+        subnet = ec2.CfnSubnet(
+            self,
+            "Subnet",
+            vpc_id=vpc.ref,
+            cidr_block=subnet_cidr,
+            availability_zone=self.availability_zone,
+            map_public_ip_on_launch=False,
+        )
+        route_table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc.ref)
+        association = ec2.CfnSubnetRouteTableAssociation(
+            self, "RouteTableAssociation", route_table_id=route_table.ref, subnet_id=subnet.ref
+        )
+        for resource in (vpc, subnet, route_table):
+            Tags.of(resource).add("Name", self.node.path)
+
+        self.vpc: ec2.IVpc = ec2.Vpc.from_vpc_attributes(
+            self,
+            "ImportedVpc",
+            vpc_id=vpc.ref,
+            vpc_cidr_block=cidr,
+            availability_zones=[self.availability_zone],
+            isolated_subnet_ids=[subnet.ref],
+            isolated_subnet_route_table_ids=[route_table.ref],
+        )
+        (self.subnet,) = self.vpc.isolated_subnets
+        self.subnet.node.add_dependency(association)
+
+        self.endpoints: list[ec2.VpcEndpoint] = self._add_endpoints(cidr)
+        self._add_flow_logs()
+
+    def _add_endpoints(self, cidr: str) -> list[ec2.VpcEndpoint]:
+        subnets = ec2.SubnetSelection(subnets=[self.subnet])
+        security_group = ec2.SecurityGroup(
+            self,
+            "EndpointSecurityGroup",
+            vpc=self.vpc,
+            description="TLS from the VPC to its interface endpoints",
+            allow_all_outbound=False,
+        )
+        security_group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(443), "TLS from the VPC")
+        endpoints: list[ec2.VpcEndpoint] = [
+            ec2.GatewayVpcEndpoint(
+                self,
+                f"{gateway.construct_id}Endpoint",
+                vpc=self.vpc,
+                service=gateway.service,
+                subnets=[subnets],
+            )
+            for gateway in GATEWAY_ENDPOINTS
+        ]
+        endpoints += [
+            ec2.InterfaceVpcEndpoint(
+                self,
+                f"{interface.construct_id}Endpoint",
+                vpc=self.vpc,
+                service=interface.service,
+                subnets=subnets,
+                security_groups=[security_group],
+                private_dns_enabled=True,
+                open=False,
+            )
+            for interface in INTERFACE_ENDPOINTS
+        ]
+        return endpoints
+
+    def _add_flow_logs(self) -> None:
+        log_group = logs.LogGroup(
+            self,
+            "FlowLogGroup",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        role = iam.Role(
+            self,
+            "FlowLogRole",
+            assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"),
+            description="Writes the training VPC's flow logs",
+        )
+        ec2.FlowLog(
+            self,
+            "FlowLog",
+            resource_type=ec2.FlowLogResourceType.from_vpc(self.vpc),
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group, role),
+            traffic_type=ec2.FlowLogTrafficType.REJECT,
+        )
+
+
+def _first_subnet(cidr: str) -> str:
+    try:
+        network = ipaddress.IPv4Network(cidr)
+    except ValueError as error:
+        raise ValueError(
+            f"cidr {cidr!r} is not an IPv4 range ({error}): give one such as {DEFAULT_CIDR}"
+        ) from error
+    if not 16 <= network.prefixlen <= 24:
+        raise ValueError(f"cidr {cidr!r} is a /{network.prefixlen}; a VPC here takes /16 to /24")
+    return str(next(network.subnets(prefixlen_diff=SUBNET_PREFIX_EXTRA)))

@@ -1,0 +1,220 @@
+"""The role a training job runs under: one job's prefix, one image, one subnet, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aws_cdk import Aws, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+
+from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
+from cdk_blackwell.infrastructure.training_image import TrainingImage
+from cdk_blackwell.planning.contracts import METRICS_NAMESPACE
+from constructs import Construct
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grant:
+    """One statement; ``{names}`` are filled by the construct."""
+
+    sid: str
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    why: str
+    conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+BASE_GRANTS: Final = (
+    Grant(
+        sid="ListOwnRuns",
+        actions=("s3:ListBucket",),
+        resources=("arn:{partition}:s3:::{checkpoint_bucket}",),
+        conditions={"StringLike": {"s3:prefix": "{job}/runs/*"}},
+        why="find the newest complete checkpoint; fill the channels",
+    ),
+    Grant(
+        sid="LocateBucket",
+        actions=("s3:GetBucketLocation",),
+        resources=("arn:{partition}:s3:::{checkpoint_bucket}",),
+        why="SageMaker asks for the bucket's region before it mounts a channel",
+    ),
+    Grant(
+        sid="OwnRuns",
+        actions=(
+            "s3:AbortMultipartUpload",
+            "s3:DeleteObject",
+            "s3:GetObject",
+            "s3:ListMultipartUploadParts",
+            "s3:PutObject",
+        ),
+        resources=("arn:{partition}:s3:::{checkpoint_bucket}/{job}/runs/*",),
+        why="read bundle and run.json, sync checkpoints (pruned ones are deleted), export",
+    ),
+    Grant(
+        sid="Logs",
+        actions=(
+            "logs:CreateLogGroup",
+            "logs:CreateLogStream",
+            "logs:DescribeLogStreams",
+            "logs:PutLogEvents",
+        ),
+        resources=(
+            "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs",
+            "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs:*",
+        ),
+        why="the container's output",
+    ),
+    Grant(
+        sid="Metrics",
+        actions=("cloudwatch:PutMetricData",),
+        resources=("*",),
+        conditions={
+            "StringEquals": {
+                "cloudwatch:namespace": [METRICS_NAMESPACE, "/aws/sagemaker/TrainingJobs"]  # type: ignore[dict-item]
+            }
+        },
+        why="CloudWatch limits by namespace, not by resource",
+    ),
+    Grant(
+        sid="DescribeNetwork",
+        actions=(
+            "ec2:DescribeDhcpOptions",
+            "ec2:DescribeNetworkInterfaces",
+            "ec2:DescribeSecurityGroups",
+            "ec2:DescribeSubnets",
+            "ec2:DescribeVpcs",
+        ),
+        resources=("*",),
+        why="jobs in a VPC; EC2's describe calls cannot be limited to a resource",
+    ),
+    Grant(
+        sid="CreateInterfaces",
+        actions=("ec2:CreateNetworkInterface",),
+        resources=(
+            "arn:{partition}:ec2:{region}:{account}:network-interface/*",
+            "arn:{partition}:ec2:{region}:{account}:security-group/{security_group}",
+            "arn:{partition}:ec2:{region}:{account}:subnet/{subnet}",
+        ),
+        why="jobs in a VPC: interfaces in the job's subnet, in the job's group only",
+    ),
+    Grant(
+        sid="LendInterfaces",
+        actions=(
+            "ec2:CreateNetworkInterfacePermission",
+            "ec2:DeleteNetworkInterface",
+            "ec2:DeleteNetworkInterfacePermission",
+        ),
+        resources=("arn:{partition}:ec2:{region}:{account}:network-interface/*",),
+        conditions={
+            "ArnEquals": {"ec2:Subnet": "arn:{partition}:ec2:{region}:{account}:subnet/{subnet}"}
+        },
+        why="jobs in a VPC: SageMaker's instances use these interfaces and remove them at the end",
+    ),
+)
+
+KEY_GRANT: Final = Grant(
+    sid="StorageKey",
+    actions=("kms:Decrypt", "kms:GenerateDataKey"),
+    resources=("{storage_key}",),
+    why="objects of the checkpoint bucket are encrypted with this key",
+)
+
+IMAGE_GRANTS: Final = (
+    Grant(
+        sid="RegistryLogin",
+        actions=("ecr:GetAuthorizationToken",),
+        resources=("*",),
+        why="a registry login is not limited to a repository",
+    ),
+    Grant(
+        sid="PullImage",
+        actions=(
+            "ecr:BatchCheckLayerAvailability",
+            "ecr:BatchGetImage",
+            "ecr:GetDownloadUrlForLayer",
+        ),
+        resources=("{repository}",),
+        why="the training image",
+    ),
+)
+
+
+class TrainingRole(Construct):
+    """SageMaker execution role of one job.
+
+    :param job: the job's prefix; the role reaches only this prefix of the checkpoint bucket.
+    :param checkpoint_store: holds the runs.
+    :param encryption_keys: keys of the objects the job reads and writes.
+    :param subnet: where the job's interfaces lie.
+    :param security_group: the job's own group.
+    :param image: the image to pull.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        job: str,
+        checkpoint_store: ICheckpointStore,
+        encryption_keys: list[kms.IKey],
+        subnet: ec2.ISubnet,
+        security_group: ec2.ISecurityGroup,
+        image: TrainingImage,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        stack = Stack.of(self)
+        self.role: iam.Role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal(
+                "sagemaker.amazonaws.com",
+                # Only SageMaker acting for this account (the confused deputy).
+                conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
+            ),
+            description=f"Runs training job {job}",
+        )
+        names = {
+            "partition": Aws.PARTITION,
+            "region": stack.region,
+            "account": stack.account,
+            "job": job,
+            "checkpoint_bucket": checkpoint_store.bucket.bucket_name,
+            "subnet": subnet.subnet_id,
+            "security_group": security_group.security_group_id,
+            "repository": image.repository_arn or "",
+        }
+        grants = BASE_GRANTS + (IMAGE_GRANTS if image.repository_arn else ())
+        statements = [_statement(grant, names) for grant in grants]
+        if encryption_keys:
+            keys = [key.key_arn for key in encryption_keys]
+            statements.append(
+                iam.PolicyStatement(
+                    sid=KEY_GRANT.sid, actions=list(KEY_GRANT.actions), resources=keys
+                )
+            )
+        # A policy of its own, so that the job can depend on it: what the role may do must outlive
+        # the job that runs under it.
+        self.policy: iam.Policy = iam.Policy(
+            self, "Policy", statements=statements, roles=[self.role]
+        )
+
+
+def _statement(grant: Grant, names: Mapping[str, str]) -> iam.PolicyStatement:
+    conditions: dict[str, Any] = {
+        operator: {
+            key: value.format(**names) if isinstance(value, str) else value
+            for key, value in pairs.items()
+        }
+        for operator, pairs in grant.conditions.items()
+    }
+    return iam.PolicyStatement(
+        sid=grant.sid,
+        actions=list(grant.actions),
+        resources=[resource.format(**names) for resource in grant.resources],
+        conditions=conditions or None,
+    )

@@ -1,0 +1,96 @@
+"""The training bundle: one archive that depends on nothing but the content of its files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+from typing import Final
+
+from cdk_blackwell.bundle import (
+    WHEELHOUSE_FOLDER,
+    bundle_source,
+    find_wheels,
+    locked_wheels,
+)
+from cdk_blackwell.lifecycle.asset import PACKAGE, package_root, source_files
+from cdk_blackwell.planning.contracts import BUNDLE_FILE
+
+PLANNING_PARTS: Final = ("__init__.py", "_version.py", "planning")
+"""What of this package travels: the trainer's recipe and memory code is this very code."""
+
+_IGNORED_SUFFIXES: Final = {".pyc", ".pyo"}
+_IGNORED_FOLDERS: Final = {"__pycache__", WHEELHOUSE_FOLDER}
+
+
+def resolve_wheels(
+    *, wheelhouse: str | None, packages_in_image: bool, source: Path | None = None
+) -> tuple[Path, ...]:
+    """The wheels to carry, or none when the image holds the packages; ValueError says how to go on.
+
+    ``wheelhouse`` None means a folder of that name in the working directory.
+    """
+    if packages_in_image:
+        if wheelhouse is not None:
+            raise ValueError(
+                f"wheelhouse {wheelhouse!r} and packages_in_image are both given: "
+                "give the wheelhouse, or say that the image holds the packages"
+            )
+        return ()
+    packages = locked_wheels(source)
+    if not packages:
+        return ()
+    folder = Path(wheelhouse if wheelhouse is not None else WHEELHOUSE_FOLDER)
+    if not folder.is_dir():
+        names = ", ".join(f"{package.name}=={package.version}" for package in packages)
+        raise ValueError(
+            f"the wheelhouse {folder} is missing, and a job in a private subnet cannot install "
+            f"{names}: run 'cdk-blackwell vendor --directory {folder}', or set packages_in_image "
+            "when your image holds them"
+        )
+    return find_wheels(folder, packages)
+
+
+def bundle_members(
+    *, wheels: tuple[Path, ...], source: Path | None = None
+) -> list[tuple[str, Path]]:
+    """``(name in the archive, file)`` of everything in the bundle, sorted by name."""
+    root = source or bundle_source()
+    members = [
+        (file.relative_to(root).as_posix(), file)
+        for file in root.rglob("*")
+        if file.is_file()
+        and file.suffix not in _IGNORED_SUFFIXES
+        and not _IGNORED_FOLDERS.intersection(file.relative_to(root).parts)
+    ]
+    members += [
+        (f"{PACKAGE}/{name}", file) for name, file in source_files(package_root(), PLANNING_PARTS)
+    ]
+    members += [(f"{WHEELHOUSE_FOLDER}/{wheel.name}", wheel) for wheel in wheels]
+    return sorted(members)
+
+
+def archive(members: list[tuple[str, Path]]) -> bytes:
+    """A tar.gz in which only names and contents differ: fixed time, mode and owner."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, file in members:
+            content = file.read_bytes()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o644
+            entry.mtime = 0
+            tar.addfile(entry, io.BytesIO(content))
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0, compresslevel=9) as stream:
+        stream.write(raw.getvalue())
+    return packed.getvalue()
+
+
+def write_bundle(folder: Path, *, wheels: tuple[Path, ...], source: Path | None = None) -> Path:
+    """Write the bundle into ``folder`` and return the archive's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / BUNDLE_FILE
+    path.write_bytes(archive(bundle_members(wheels=wheels, source=source)))
+    return path

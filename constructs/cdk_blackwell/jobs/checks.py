@@ -1,0 +1,138 @@
+"""What a job refuses at synth: the value got, what is allowed, what to do. Tokens are skipped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from aws_cdk import Names, Token
+from aws_cdk import aws_ec2 as ec2
+
+from cdk_blackwell.infrastructure.capacity import Capacity
+from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
+from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
+from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH
+from cdk_blackwell.planning.cost import worst_case_usd
+from cdk_blackwell.planning.errors import PlanError
+from cdk_blackwell.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from cdk_blackwell.jobs.training_job import TrainingJob
+
+MAX_RUNTIME_SECONDS: Final = 28 * 86_400
+_PREFIX = re.compile(r"(?:[A-Za-z0-9!_.'()*-]+/)*")
+
+
+def normalise_dataset_prefix(prefix: str) -> str:
+    """``tokens`` and ``tokens/`` both give ``tokens/``; the empty prefix is the whole bucket."""
+    if Token.is_unresolved(prefix):
+        raise ValueError("dataset_prefix must be known at synth: give it as text, not as a token")
+    normal = prefix if prefix in ("", "/") or prefix.endswith("/") else f"{prefix}/"
+    normal = "" if normal == "/" else normal
+    parts = normal.split("/")
+    if not _PREFIX.fullmatch(normal) or ".." in parts or "." in parts:
+        raise ValueError(
+            f"dataset_prefix {prefix!r} is not usable: give folders of letters, digits and "
+            "!_.'()*- separated by single slashes, without one at the start, for example tokens/"
+        )
+    return normal
+
+
+def check_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Refuse names this library sets itself."""
+    for name in environment:
+        if name.startswith(RESERVED_ENVIRONMENT_PREFIX):
+            raise ValueError(
+                f"environment variable {name!r} is set by this library: names beginning with "
+                f"{RESERVED_ENVIRONMENT_PREFIX} cannot be given"
+            )
+    return dict(environment)
+
+
+def check_plan_fits(plan: Plan) -> None:
+    """Refuse a plan that needs more memory than a GPU has."""
+    memory = plan.memory
+    if not memory.fits:
+        hints = " ".join(plan.warnings)
+        raise PlanError(
+            f"the plan does not fit: it reserves {memory.reserved_gib:.1f} GiB per GPU of "
+            f"{memory.budget_gib:.1f} GiB (predicted). {hints}".rstrip()
+        )
+
+
+def check_cost(
+    *,
+    capacity: Capacity,
+    max_runtime_seconds: int,
+    max_attempts: int,
+    instance_count: int,
+    hourly_price_usd: float | None,
+    max_cost_usd: float | None,
+) -> None:
+    """Refuse a job whose attempts, all running as long as they may, pass the ceiling.
+
+    Under a training plan the instances are paid with the plan; then no ceiling can be checked.
+    """
+    if not 60 <= max_runtime_seconds <= MAX_RUNTIME_SECONDS:
+        raise ValueError(
+            f"max_runtime of {max_runtime_seconds} s is not allowed: give 60 s to "
+            f"{MAX_RUNTIME_SECONDS} s (28 days; accounts begin with a quota of 5 days)"
+        )
+    if not 1 <= max_attempts <= 999:
+        raise ValueError(f"max_attempts {max_attempts} is not allowed: give 1 to 999")
+    for name, value in (("hourly_price_usd", hourly_price_usd), ("max_cost_usd", max_cost_usd)):
+        if value is not None and value <= 0:
+            raise ValueError(f"{name} {value} is not allowed: give more than 0, or leave it out")
+    if max_cost_usd is None:
+        return
+    if capacity.training_plan_arn is not None:
+        raise ValueError(
+            "max_cost_usd cannot be checked under a training plan, whose fee is paid whether the "
+            "job runs or not: leave it out"
+        )
+    if hourly_price_usd is None:
+        raise ValueError(
+            f"max_cost_usd {max_cost_usd:,.2f} needs hourly_price_usd, the price of one instance "
+            "per hour in your region: give it"
+        )
+    attempt = worst_case_usd(
+        max_runtime_seconds=max_runtime_seconds,
+        instance_count=instance_count,
+        hourly_price_usd=hourly_price_usd,
+    )
+    worst = attempt * max_attempts
+    if worst > max_cost_usd:
+        raise ValueError(
+            f"the job can cost {worst:,.2f} USD, more than max_cost_usd {max_cost_usd:,.2f}: "
+            f"{max_attempts} attempts of up to {max_runtime_seconds / 3600:,.1f} hours on "
+            f"{instance_count} instance(s) at {hourly_price_usd:,.2f} USD per hour. "
+            "Lower max_runtime, max_attempts or instance_count, or raise max_cost_usd"
+        )
+
+
+def check_zones(subnet: ec2.ISubnet, file_system: ISharedFileSystem) -> None:
+    """A job can mount only a file system of its own zone."""
+    here, there = subnet.availability_zone, file_system.availability_zone
+    if Token.is_unresolved(here) or Token.is_unresolved(there) or here == there:
+        return
+    raise ValueError(
+        f"the file system is in {there}, the job's subnet in {here}: give a subnet of {there}, "
+        f"or a file system in {here}"
+    )
+
+
+def default_job_name(job: TrainingJob) -> str:
+    """A name from the construct's path, at most 22 characters, unique in the app."""
+    name = Names.unique_resource_name(job, max_length=JOB_PREFIX_LENGTH, separator="-")
+    return re.sub(r"-+", "-", name).strip("-")
+
+
+def check_unique_job(job: TrainingJob) -> None:
+    """Two jobs of one app must not share names of training jobs and a prefix in S3."""
+    for other in job.node.root.node.find_all():
+        if other is not job and getattr(other, "job_name", None) == job.job_name:
+            raise ValueError(
+                f"job_name {job.job_name!r} is used by {other.node.path} and {job.node.path}: "
+                "give each job its own"
+            )

@@ -1,0 +1,67 @@
+"""The controller's Lambda code, staged so that equal sources give equal assets.
+
+The function needs only the standard library and what its runtime brings (boto3), so the asset is
+a copy of this package's own planning and handler modules. Beside them lies botocore's model of
+SageMaker as it is installed here: new request fields never wait for the runtime's boto3.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import botocore
+
+HANDLER: Final = "cdk_blackwell.lifecycle.handler.main.handler"
+AWS_DATA_FOLDER: Final = "aws-data"
+AWS_DATA_PATH: Final = f"/var/task/{AWS_DATA_FOLDER}"
+SERVICE_MODEL: Final = "sagemaker/2017-07-24/service-2.json.gz"
+
+PACKAGE: Final = "cdk_blackwell"
+PARTS: Final = (
+    "__init__.py",
+    "_version.py",
+    "planning",
+    "lifecycle/__init__.py",
+    "lifecycle/handler",
+)
+"""Paths below the package that run in Lambda: files, or folders with all their Python modules."""
+
+
+def package_root() -> Path:
+    """Folder of the installed ``cdk_blackwell`` package."""
+    return Path(__file__).resolve().parent.parent
+
+
+def source_files(root: Path, parts: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    """Yield ``(relative path, file)`` of ``parts`` below ``root``, sorted; no byte code."""
+    for part in sorted(parts):
+        path = root / part
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in found:
+            if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc":
+                yield file.relative_to(root).as_posix(), file
+
+
+def stage_controller(target: Path) -> Path:
+    """Fill ``target`` (made anew) with the function's code and return it."""
+    if target.exists():
+        shutil.rmtree(target)
+    for name, source in source_files(package_root(), PARTS):
+        _copy(source, target / PACKAGE / name)
+    model = Path(botocore.__file__).parent / "data" / SERVICE_MODEL
+    if not model.is_file():
+        raise ValueError(
+            f"botocore {botocore.__version__} does not bring {SERVICE_MODEL}: install a botocore "
+            "of 1.44 or newer from PyPI"
+        )
+    _copy(model, target / AWS_DATA_FOLDER / SERVICE_MODEL)
+    return target
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o644)

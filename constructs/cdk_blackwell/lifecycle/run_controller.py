@@ -1,0 +1,287 @@
+"""RunController: the one Lambda that launches, watches, resumes and stops a job's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack, Stage
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+
+from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
+from cdk_blackwell.lifecycle.asset import AWS_DATA_PATH, HANDLER, stage_controller
+from cdk_blackwell.lifecycle.handler.definition import (
+    ENV_TABLE,
+    ENV_TOPIC,
+    PROPERTY_DEFINITION,
+    PROPERTY_RUN_ID,
+    RESOURCE_TYPE,
+    TABLE_PARTITION_KEY,
+    TABLE_SORT_KEY,
+)
+from cdk_blackwell.lifecycle.handler.permissions import (
+    FUNCTION_MEMORY_MIB,
+    FUNCTION_TIMEOUT_SECONDS,
+    PERMISSIONS,
+    Permission,
+)
+from constructs import Construct, IDependable
+
+RECONCILE_MINUTES: Final = 5
+"""Job events are best effort; what they miss is found this often."""
+CUSTOM_RESOURCE_TIMEOUT_SECONDS: Final = 3600
+"""CloudFormation's maximum. The controller answers at the latest at 55 minutes."""
+
+STATUSES_WITHOUT_ALARM: Final = ("InProgress", "Completed", "Stopping", "Stopped")
+STATUSES_WITH_ALARM: Final = ("Failed",)
+
+
+class RunController(Construct):
+    """Function, table, dead-letter queue and rules of one job; ``add_run`` adds the run itself.
+
+    :param job: the job's prefix; the function may touch only training jobs that begin with it.
+    :param training_role: the one role it may pass to SageMaker.
+    :param bundle_bucket: bucket of the training bundle's asset.
+    :param bundle_key: key of that asset.
+    :param checkpoint_bucket: receives the frozen run.
+    :param dataset_bucket: holds the dataset.
+    :param dataset_manifest_key: object that must exist before a launch.
+    :param encryption_keys: keys of those buckets.
+    :param monitoring: the job's topic and alarms.
+    :param topic_key: key of the topic. Default: it has none.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        job: str,
+        training_role: iam.IRole,
+        bundle_bucket: s3.IBucket,
+        bundle_key: str,
+        checkpoint_bucket: s3.IBucket,
+        dataset_bucket: s3.IBucket,
+        dataset_manifest_key: str,
+        encryption_keys: Sequence[kms.IKey],
+        monitoring: TrainingMonitoring,
+        topic_key: kms.IKey | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._job = job
+        stack = Stack.of(self)
+        # Claims and run history are keyed by the stack's own id, so they are of no use after it.
+        self.table: dynamodb.Table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(
+                name=TABLE_PARTITION_KEY, type=dynamodb.AttributeType.STRING
+            ),
+            sort_key=dynamodb.Attribute(name=TABLE_SORT_KEY, type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.dead_letter_queue: sqs.Queue = sqs.Queue(
+            self,
+            "DeadLetters",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            retention=logs.RetentionDays.THREE_MONTHS,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"Launches, watches and stops training job {job}",
+        )
+        log_group.grant_write(role)
+        self.function: lambda_.Function = lambda_.Function(
+            self,
+            "Function",
+            description=f"Run controller of training job {job}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            handler=HANDLER,
+            code=lambda_.Code.from_asset(str(stage_controller(self._staging_folder()))),
+            timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
+            memory_size=FUNCTION_MEMORY_MIB,
+            role=role,
+            log_group=log_group,
+            dead_letter_queue=self.dead_letter_queue,
+            environment={
+                ENV_TABLE: self.table.table_name,
+                ENV_TOPIC: monitoring.topic.topic_arn,
+                "AWS_DATA_PATH": AWS_DATA_PATH,
+            },
+        )
+        # A policy beside the role: as the role's own it would have to exist before the function,
+        # whose name it holds.
+        self._policy = iam.Policy(
+            self,
+            "Policy",
+            roles=[role],
+            statements=_statements(
+                names={
+                    "partition": Aws.PARTITION,
+                    "region": stack.region,
+                    "account": stack.account,
+                    "job": job,
+                    "job_lower_case": job.lower(),
+                    "training_role_arn": training_role.role_arn,
+                    "table_arn": self.table.table_arn,
+                    "bundle_bucket": bundle_bucket.bucket_name,
+                    "bundle_key": bundle_key,
+                    "checkpoint_bucket": checkpoint_bucket.bucket_name,
+                    "dataset_bucket": dataset_bucket.bucket_name,
+                    "dataset_manifest_key": dataset_manifest_key,
+                    "topic_arn": monitoring.topic.topic_arn,
+                    "function_arn": self.function.function_arn,
+                },
+                lists={
+                    "storage_key_arn": [key.key_arn for key in encryption_keys],
+                    "topic_key_arn": [topic_key.key_arn] if topic_key else [],
+                },
+            ),
+        )
+        self.state_rule = self._state_rule("StateRule", STATUSES_WITHOUT_ALARM)
+        self.failed_rule = self._state_rule("FailedRule", STATUSES_WITH_ALARM)
+        self.reconcile_rule = events.Rule(
+            self,
+            "ReconcileRule",
+            description=f"Finds what job events of {job} missed",
+            schedule=events.Schedule.rate(Duration.minutes(RECONCILE_MINUTES)),
+            targets=[self._target()],
+        )
+        monitoring.alarm_on_failed_attempts(self.failed_rule)
+        monitoring.alarm(
+            "UndeliveredEvent",
+            metric=self.dead_letter_queue.metric_approximate_number_of_messages_visible(
+                statistic="Maximum", period=Duration.minutes(5)
+            ),
+            description=f"The controller of {job} failed on an event; a run may be unattended",
+        )
+        self.monitoring = monitoring
+
+    def add_run(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        definition: str,
+        run_id: str | None,
+        outlived_by: Sequence[IDependable],
+    ) -> CustomResource:
+        """Add the custom resource that hands ``definition`` to the controller.
+
+        Its dependencies are the same in every deploy: whatever a running job and the controller
+        need is created before it and, on delete, removed only after it has stopped the job.
+
+        :param definition: ``JobDefinition`` as JSON; may hold tokens.
+        :param run_id: launch this run; None only records the definition.
+        :param outlived_by: what the job itself needs beside the controller.
+        """
+        properties: Mapping[str, str] = {
+            PROPERTY_DEFINITION: definition,
+            **({} if run_id is None else {PROPERTY_RUN_ID: run_id}),
+        }
+        run = CustomResource(
+            scope,
+            construct_id,
+            service_token=self.function.function_arn,
+            resource_type=RESOURCE_TYPE,
+            service_timeout=Duration.seconds(CUSTOM_RESOURCE_TIMEOUT_SECONDS),
+            properties=properties,
+        )
+        run.node.add_dependency(self, self.monitoring, *outlived_by)
+        return run
+
+    def on_state_change(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        target: events.IRuleTarget | None = None,
+        statuses: Sequence[str] | None = None,
+    ) -> events.Rule:
+        """Rule on this job's SageMaker state changes, for other targets than the controller.
+
+        :param target: what to call. Default: none yet; add one to the returned rule.
+        :param statuses: for example ``["Failed", "Completed"]``. Default: every status.
+        """
+        return events.Rule(
+            scope,
+            construct_id,
+            description=f"Training job {self._job}: {', '.join(statuses or ['every status'])}",
+            event_pattern=_state_pattern(self._job, statuses),
+            targets=[target] if target else None,
+        )
+
+    def _staging_folder(self) -> Path:
+        stage = Stage.of(self)
+        assert stage is not None
+        return Path(stage.asset_outdir) / "staging" / f"controller-{self.node.addr}"
+
+    def _target(self) -> targets.LambdaFunction:
+        return targets.LambdaFunction(self.function, dead_letter_queue=self.dead_letter_queue)
+
+    def _state_rule(self, construct_id: str, statuses: Sequence[str]) -> events.Rule:
+        return self.on_state_change(self, construct_id, target=self._target(), statuses=statuses)
+
+
+def _state_pattern(job: str, statuses: Sequence[str] | None) -> events.EventPattern:
+    detail: dict[str, Any] = {"TrainingJobName": [{"prefix": f"{job}-"}]}
+    if statuses:
+        detail["TrainingJobStatus"] = list(statuses)
+    return events.EventPattern(
+        source=["aws.sagemaker"],
+        detail_type=["SageMaker Training Job State Change"],
+        detail=detail,
+    )
+
+
+def _statements(
+    *, names: Mapping[str, str], lists: Mapping[str, Sequence[str]]
+) -> list[iam.PolicyStatement]:
+    """One IAM statement for each row of ``PERMISSIONS`` that has anything to apply to."""
+    statements = []
+    for permission in PERMISSIONS:
+        resources = _resources(permission, names, lists)
+        if resources:
+            statements.append(
+                iam.PolicyStatement(
+                    actions=list(permission.actions),
+                    resources=resources,
+                    conditions=permission.conditions or None,
+                )
+            )
+    return statements
+
+
+def _resources(
+    permission: Permission, names: Mapping[str, str], lists: Mapping[str, Sequence[str]]
+) -> list[str]:
+    resources: list[str] = []
+    for template in permission.resources:
+        list_name = template.strip("{}")
+        found = lists[list_name] if list_name in lists else [template.format(**names)]
+        resources += [arn for arn in found if arn not in resources]
+    return resources

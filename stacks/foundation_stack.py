@@ -1,0 +1,59 @@
+"""FoundationStack: what is stateful and shared by jobs. Deployed once, kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk import Annotations, CfnOutput, Fn, Stack
+
+from cdk_blackwell.infrastructure.foundation import Foundation
+from constructs import Construct
+
+
+class FoundationStack(Stack):
+    """Network, file system, dataset and checkpoint buckets, and their key.
+
+    :param availability_zone: zone with B200 capacity. Default: the region's first, with a warning,
+        since capacity is found in few zones.
+    :param storage_gib: size of the file system. Default: 1200.
+    :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        availability_zone: str | None = None,
+        storage_gib: int = 1200,
+        throughput_per_tib: int = 250,
+        **stack_props: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, **stack_props)
+        if availability_zone is None:
+            Annotations.of(self).add_warning_v2(
+                "cdk-blackwell:availability-zone",
+                "no availability_zone given: the region's first is used, which may have no B200 "
+                "capacity. Give the zone of your capacity with -c availability_zone=<name>; "
+                "changing it later replaces the file system",
+            )
+        self.foundation: Foundation = Foundation(
+            self,
+            "Foundation",
+            availability_zone=availability_zone or Fn.select(0, Fn.get_azs()),
+            storage_gib=storage_gib,
+            throughput_per_tib=throughput_per_tib,
+        )
+        outputs = {
+            "DatasetBucket": (
+                self.foundation.dataset_bucket.bucket_name,
+                "Upload manifest.json and token shards here, under the dataset prefix",
+            ),
+            "CheckpointBucket": (
+                self.foundation.checkpoint_store.bucket.bucket_name,
+                "Runs: <job>/runs/<run_id>/",
+            ),
+            "FileSystem": (self.foundation.file_system.file_system_id, "FSx for Lustre"),
+        }
+        for name, (value, description) in outputs.items():
+            CfnOutput(self, name, value=value, description=description)
