@@ -7,9 +7,10 @@ effect. SageMaker's and EC2's inputs are checked against botocore's own models.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Literal
 
 import boto3
@@ -24,6 +25,7 @@ from cdk_blackwell.lifecycle.handler.records import Attempt, Owner
 from cdk_blackwell.lifecycle.handler.resource import physical_id
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import RunLocation, training_job_name
+from cdk_blackwell.planning.model_shape import ModelShape
 
 REGION = "us-west-2"
 STACK = f"arn:aws:cloudformation:{REGION}:123456789012:stack/SmallModelStack/5b0c1f00"
@@ -33,6 +35,21 @@ TOPIC = f"arn:aws:sns:{REGION}:123456789012:topic"
 CHECKPOINTS, ASSETS, DATASET = "checkpoints", "assets", "dataset"
 FUNCTION = f"arn:aws:lambda:{REGION}:123456789012:function:controller"
 GROUP, SHARED_GROUP = "sg-0123456789abcdef0", "sg-0fedcba9876543210"
+
+MODEL = ModelShape(
+    name="tiny",
+    vocab_size=512,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=256,
+    rope_theta=10_000.0,
+    rms_norm_eps=1e-5,
+    tie_word_embeddings=True,
+)
 
 When = Literal["before", "after"]
 
@@ -106,6 +123,13 @@ class Gate:
         return gated
 
 
+@dataclass
+class Pages:
+    """A paginator made of one function."""
+
+    paginate: Callable[..., Any]
+
+
 class Gated:
     """A client whose every operation passes the gate."""
 
@@ -122,21 +146,32 @@ class Gated:
         def get_paginator(operation: str) -> Any:
             paginator = value(operation)
 
-            class Pages:
-                def paginate(_, **kwargs: Any) -> Any:
-                    return gate.wrap(operation, lambda **k: list(paginator.paginate(**k)))(**kwargs)
+            def paginate(**arguments: Any) -> Any:
+                return list(paginator.paginate(**arguments))
 
-            gate = self._gate
-            return Pages()
+            return Pages(self._gate.wrap(operation, paginate))
 
         return get_paginator
+
+
+@cache
+def _session() -> Any:
+    """One session for all worlds, because service models take long to load."""
+    return boto3.session.Session(
+        aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION
+    )
+
+
+@cache
+def _real_client(service: str) -> Any:
+    return _session().client(service)
 
 
 class Checked:
     """Checks inputs against botocore's model of one service."""
 
     def __init__(self, service: str) -> None:
-        self._real = boto3.client(service, region_name=REGION)
+        self._real = _real_client(service)
         self.meta = self._real.meta
 
     def check(self, operation: str, **arguments: Any) -> None:
@@ -146,12 +181,7 @@ class Checked:
 
     def get_paginator(self, operation: str) -> Any:
         method = getattr(self, operation)
-
-        class Pages:
-            def paginate(_, **kwargs: Any) -> Iterator[Any]:
-                yield method(**kwargs)
-
-        return Pages()
+        return Pages(lambda **arguments: [method(**arguments)])
 
 
 class FakeSageMaker(Checked):
@@ -320,20 +350,7 @@ def definition(**changes: Any) -> JobDefinition:
             "schema_version": 1,
             "job": "pretrain",
             "tier": "small",
-            "model": {
-                "name": "tiny",
-                "vocab_size": 512,
-                "hidden_size": 64,
-                "intermediate_size": 128,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-                "head_dim": 16,
-                "max_position_embeddings": 256,
-                "rope_theta": 10_000.0,
-                "rms_norm_eps": 1e-5,
-                "tie_word_embeddings": True,
-            },
+            "model": asdict(MODEL),
             "recipe": {
                 "precision": "bf16",
                 "sequence_length": 256,
@@ -397,8 +414,8 @@ class World:
         self.ec2 = FakeEc2(self.time)
         self.sns = FakeSns()
         self.functions = FakeLambda()
-        self.s3 = boto3.client("s3", region_name=REGION)
-        self.dynamodb = boto3.client("dynamodb", region_name=REGION)
+        self.s3 = _session().client("s3")
+        self.dynamodb = _session().client("dynamodb")
         self.answers: list[dict[str, Any]] = []
         self.unreachable = 0
         """How many of the next answers CloudFormation does not take."""
@@ -525,9 +542,7 @@ class World:
 
     def sweep(self) -> None:
         """The five-minute reconcile."""
-        self.deliver(
-            {"id": self.new_id(), "source": "aws.events", "detail-type": EVENT_SCHEDULED}
-        )
+        self.deliver({"id": self.new_id(), "source": "aws.events", "detail-type": EVENT_SCHEDULED})
 
     def ask(self, action: str, run_id: str | None = None, **more: Any) -> dict[str, Any]:
         """A direct invocation."""

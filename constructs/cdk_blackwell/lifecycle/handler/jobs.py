@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from botocore.exceptions import ClientError, HTTPClientError, ParamValidationError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionError,
+    HTTPClientError,
+    ParamValidationError,
+)
 
 from cdk_blackwell.lifecycle.handler.clock import Clock
 from cdk_blackwell.lifecycle.handler.errors import (
@@ -44,6 +49,9 @@ _ROLE_NOT_YET_SEEN: Final = re.compile(
 )
 _MISSING: Final = re.compile(r"not found|could not find|does not exist", re.IGNORECASE)
 _CLOCK_SKEW_SECONDS: Final = 300.0
+
+NO_ANSWER: Final = (ConnectionError, HTTPClientError)
+"""The request may have arrived or not."""
 
 T = TypeVar("T")
 
@@ -137,7 +145,7 @@ class Jobs:
                 unclear = http_status(error) >= 500
                 if not (unclear or _passes(error, patient_quota=patient_quota)):
                     raise LaunchRefused(f"SageMaker refused {name}: {_words(error)}") from error
-            except HTTPClientError as error:
+            except NO_ANSWER as error:
                 failure, unclear = error, True
             if unclear and self._describe(name) is not None:
                 self._require_ours(name, stack_id, claimed_at)
@@ -193,7 +201,7 @@ class Jobs:
                     raise
                 if self.clock.now() + delay > deadline:
                     raise
-            except HTTPClientError:
+            except NO_ANSWER:
                 if self.clock.now() + delay > deadline:
                     raise
             self.clock.sleep(delay)

@@ -1,0 +1,151 @@
+"""What follows from the end of an attempt, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdk_blackwell.lifecycle.handler.jobs import Observation
+from cdk_blackwell.lifecycle.handler.resume import (
+    CONSEQUENCES,
+    RULES,
+    Decision,
+    decide,
+    find_cause,
+    useless_attempts,
+)
+from cdk_blackwell.planning.contracts import FAILURE_CLASSES, Failure
+
+
+def seen(status: str, secondary: str = "", reason: str = "") -> Observation:
+    return Observation(job_name="job", status=status, secondary=secondary or status, reason=reason)
+
+
+def after(
+    what: Observation,
+    *,
+    wanted: bool = True,
+    attempt: int = 1,
+    maximum_attempts: int = 5,
+    steps: tuple[int, ...] = (100,),
+) -> Decision:
+    return decide(
+        what, wanted=wanted, attempt=attempt, maximum_attempts=maximum_attempts, steps=steps
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "action", "state"),
+    [
+        (seen("Completed"), "completed", "finish", "completed"),
+        (seen("Stopped"), "stopped_by_a_person", "finish", "stopped"),
+        (seen("Stopped", "MaxRuntimeExceeded"), "run_time_used_up", "stop", "stopped"),
+        (seen("Stopped", "MaxWaitTimeExceeded"), "waiting_time_used_up", "stop", "stopped"),
+        (
+            seen("Stopped", reason="Exceeded MaxPendingTimeInSeconds"),
+            "pending_too_long",
+            "stop",
+            "stopped",
+        ),
+        (seen("Stopped", reason="The training plan has expired"), "plan_ended", "stop", "stopped"),
+        (seen("Failed", reason="CapacityError: none left"), "capacity", "resubmit", "failed"),
+        (
+            seen("Failed", reason="InsufficientCapacityError: none"),
+            "capacity",
+            "resubmit",
+            "failed",
+        ),
+        (
+            seen("Failed", reason="InternalServerError: We encountered an internal error."),
+            "internal",
+            "resubmit",
+            "failed",
+        ),
+        (
+            seen("Failed", reason="AlgorithmError: , exit code: 137"),
+            "infrastructure",
+            "resubmit",
+            "failed",
+        ),
+        (seen("Failed", reason="AlgorithmError: , exit code: 1"), "user", "stop", "failed"),
+        (seen("Failed", reason="ClientError: no such image"), "user", "stop", "failed"),
+        (seen("Failed"), "unknown", "stop", "failed"),
+        (seen("Deleting"), "deleted", "finish", "stopped"),
+    ],
+)
+def test_sagemakers_own_words(what: Observation, cause: str, action: str, state: str) -> None:
+    decision = after(what)
+    assert (decision.cause, decision.action, decision.state) == (cause, action, state)
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        ("infrastructure", "resubmit"),
+        ("internal", "resubmit"),
+        ("capacity", "resubmit"),
+        ("out_of_memory", "stop"),
+        ("data", "stop"),
+        ("user", "stop"),
+    ],
+)
+def test_the_trainers_failure_class_counts_more_than_sagemakers_prefix(
+    kind: str, action: str
+) -> None:
+    text = Failure(kind=kind, message="x", step=7, rank=3).render()  # type: ignore[arg-type]
+    decision = after(seen("Failed", reason=f"AlgorithmError: {text}, exit code: 1"))
+    assert (decision.cause, decision.action) == (kind, action)
+
+
+def test_every_failure_class_and_every_cause_has_a_consequence() -> None:
+    assert {rule.failure for rule in RULES if rule.failure} == set(FAILURE_CLASSES)
+    assert {rule.cause for rule in RULES} | {"stopped_by_us"} == set(CONSEQUENCES)
+
+
+@pytest.mark.parametrize("status", ["Failed", "Stopped", "Deleting"])
+def test_a_run_that_was_stopped_is_never_resubmitted(status: str) -> None:
+    decision = after(seen(status, reason="InternalServerError"), wanted=False)
+    assert (decision.cause, decision.action) == ("stopped_by_us", "finish")
+
+
+def test_a_run_that_completes_while_it_is_stopped_has_completed() -> None:
+    assert after(seen("Completed"), wanted=False).state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("steps", "useless"),
+    [
+        ((), 0),
+        ((0,), 1),
+        ((100,), 0),
+        ((100, 100), 1),
+        ((100, 100, 100), 2),
+        ((0, 0), 2),
+        ((100, 100, 200), 0),
+        ((200, 100, 150), 2),
+    ],
+)
+def test_useless_attempts_left_no_newer_complete_checkpoint(
+    steps: tuple[int, ...], useless: int
+) -> None:
+    assert useless_attempts(steps) == useless
+
+
+def test_two_attempts_in_a_row_without_progress_stop_the_run() -> None:
+    failed = seen("Failed", reason="InternalServerError")
+    assert after(failed, attempt=2, steps=(100, 100)).action == "resubmit"
+    decision = after(failed, attempt=3, steps=(100, 100, 100))
+    assert decision.action == "stop"
+    assert "still at step 100" in decision.text
+
+
+def test_the_last_attempt_is_not_resubmitted() -> None:
+    failed = seen("Failed", reason="InternalServerError")
+    assert after(failed, attempt=4, steps=(1, 2, 3, 4)).action == "resubmit"
+    decision = after(failed, attempt=5, steps=(1, 2, 3, 4, 5))
+    assert decision.action == "stop"
+    assert "All 5 attempts are used" in decision.text
+
+
+def test_a_job_that_runs_has_no_cause() -> None:
+    with pytest.raises(ValueError, match="InProgress"):
+        find_cause(seen("InProgress"))
