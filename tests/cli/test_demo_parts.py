@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from cdk_blackwell.cli.demo import settings, training
 from cdk_blackwell.cli.demo.flow import Demo, check_tools, describe
 from cdk_blackwell.cli.demo.processes import end_tree, run_logged

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from cdk_blackwell.cli import vendor
 from cdk_blackwell.cli.errors import CommandError
 

@@ -63,7 +63,7 @@ class ModelShape:
                 raise ValueError(f"model {name} is {value!r}; a number above 0 is needed")
         if not isinstance(self.tie_word_embeddings, bool):
             raise ValueError(
-                f"model tie_word_embeddings is {self.tie_word_embeddings!r}; it must be true or false"
+                f"model tie_word_embeddings is {self.tie_word_embeddings!r}; give true or false"
             )
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(

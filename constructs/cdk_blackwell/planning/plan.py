@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.cost import CostEstimate, estimate_cost
 from cdk_blackwell.planning.errors import PlanError
 from cdk_blackwell.planning.hardware import P6_B200
-from cdk_blackwell.planning.memory import (
-    MemoryEstimate,
-    checkpointing_interval,
-    estimate_memory,
-)
+from cdk_blackwell.planning.memory import MemoryEstimate, estimate_memory
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import (
     CHECKPOINTING_LADDER,
@@ -99,6 +96,8 @@ def make_plan(
         context_parallel=1,
         tensor_parallel=1,
     )
+    if overrides.loss_chunks is not None:
+        _check_whole("loss_chunks", overrides.loss_chunks, global_batch_tokens)
     recipe, memory = _fit(
         model,
         sequence_length=sequence_length,
@@ -164,7 +163,11 @@ def _fit(
     for rung in rungs:
         for size in sizes:
             tokens = size * sequence_length
-            chunks = overrides.loss_chunks or default_loss_chunks(model, tokens=tokens)
+            chunks = (
+                default_loss_chunks(model, tokens=tokens)
+                if overrides.loss_chunks is None
+                else overrides.loss_chunks
+            )
             recipe = Recipe(
                 precision=overrides.precision or "bf16",
                 sequence_length=sequence_length,

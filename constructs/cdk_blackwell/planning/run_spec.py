@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from cdk_blackwell.planning.contracts import SCHEMA_VERSION, Tier
+from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
+from cdk_blackwell.planning.contracts import (
+    SCHEMA_VERSION,
+    Tier,
+    check_job_prefix,
+    check_run_id,
+)
 from cdk_blackwell.planning.model_shape import ModelShape
 
 Precision = Literal["bf16", "fp32"]
@@ -32,6 +38,16 @@ class Optimizer:
     weight_decay: float
     """Applied to matrices only, never to norms, biases or embeddings."""
     gradient_clip_norm: float
+
+    def __post_init__(self) -> None:
+        _check_range(self, "peak_learning_rate", above=0, most=1)
+        _check_range(self, "minimum_learning_rate_ratio", least=0, most=1)
+        _check_range(self, "warmup_steps", least=0)
+        _check_range(self, "beta1", least=0, below=1)
+        _check_range(self, "beta2", least=0, below=1)
+        _check_range(self, "epsilon", above=0, most=1)
+        _check_range(self, "weight_decay", least=0, most=1)
+        _check_range(self, "gradient_clip_norm", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +70,17 @@ class Recipe:
     seed: int
     optimizer: Optimizer
 
+    def __post_init__(self) -> None:
+        for name in ("sequence_length", "global_batch_tokens", "micro_batch_size", "loss_chunks"):
+            _check_range(self, name, least=1)
+        _check_range(self, "seed", least=0, below=2**63)
+        checkpointing_interval(self.activation_checkpointing)
+        if self.global_batch_tokens % self.sequence_length:
+            raise ValueError(
+                f"global_batch_tokens is {self.global_batch_tokens}; it must be a multiple of "
+                f"sequence_length {self.sequence_length}"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
@@ -64,6 +91,10 @@ class Layout:
     replicas: int
     context_parallel: int
     tensor_parallel: int
+
+    def __post_init__(self) -> None:
+        for name in ("shard_gpus", "replicas", "context_parallel", "tensor_parallel"):
+            _check_range(self, name, least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +108,9 @@ class Data:
     validation_sequences: int
     """Held-out sequences per validation."""
 
+    def __post_init__(self) -> None:
+        _check_range(self, "validation_sequences", least=1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
@@ -87,6 +121,10 @@ class Checkpoint:
     export: bool
     """Write a Hugging Face safetensors export when the run completes."""
 
+    def __post_init__(self) -> None:
+        _check_range(self, "interval_seconds", above=0)
+        _check_range(self, "keep", least=1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -96,6 +134,11 @@ class Limits:
     """torchrun's ``--max-restarts``."""
     log_interval_steps: int
     validation_interval_steps: int
+
+    def __post_init__(self) -> None:
+        _check_range(self, "in_cluster_restarts", least=0)
+        _check_range(self, "log_interval_steps", least=1)
+        _check_range(self, "validation_interval_steps", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +156,11 @@ class RunSpec:
     train_tokens: int
     checkpoint: Checkpoint
     limits: Limits
+
+    def __post_init__(self) -> None:
+        check_run_id(self.run_id)
+        check_job_prefix(self.job)
+        _check_range(self, "train_tokens", least=1)
 
     @property
     def global_batch_sequences(self) -> int:
@@ -174,6 +222,27 @@ class RunSpec:
         return flat
 
 
+def _check_range(
+    owner: object,
+    name: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    value = getattr(owner, name)
+    bounds = [
+        (f"at least {least}", least is None or value >= least),
+        (f"above {above}", above is None or value > above),
+        (f"at most {most}", most is None or value <= most),
+        (f"below {below}", below is None or value < below),
+    ]
+    broken = [text for text, holds in bounds if not holds]
+    if broken:
+        raise ValueError(f"{name} is {value!r}; it must be {' and '.join(broken)}")
+
+
 def read_dataclass(kind: Any, value: Any, where: str) -> Any:
     """Build dataclass ``kind`` from a JSON object, refusing unknown, missing and mistyped keys.
 
@@ -191,7 +260,11 @@ def read_dataclass(kind: Any, value: Any, where: str) -> Any:
     missing = sorted(known - set(value))
     if missing:
         raise ValueError(f"{where} lacks key {missing[0]!r}")
-    return kind(**{name: _read(hints[name], value[name], f"{where}: {name}") for name in known})
+    values = {name: _read(hints[name], value[name], f"{where}: {name}") for name in known}
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
