@@ -19,11 +19,29 @@ ROOT = Path(__file__).parent.parent
 
 APP = """
 import aws_cdk as cdk
-from cdk_blackwell import ModelShape, SmallModelJob, TrainingNetwork
-from stack import PretrainStack
+from cdk_blackwell import Foundation, ModelShape, SmallModelJob
+
+
+class Pretrain(cdk.Stack):
+    def __init__(self, scope, id, **kwargs):
+        super().__init__(scope, id, **kwargs)
+        foundation = Foundation(self, "Foundation", availability_zone="us-west-2a")
+        SmallModelJob(
+            self,
+            "Pretrain",
+            model=ModelShape.preset("llama-3.2-1b"),
+            foundation=foundation,
+            dataset_prefix="tokens",
+            sequence_length=8192,
+            global_batch_tokens=1_048_576,
+            train_tokens=10**10,
+            max_runtime=cdk.Duration.days(1),
+            packages_in_image=True,
+        )
+
 
 app = cdk.App()
-PretrainStack(app, "Elsewhere")
+Pretrain(app, "Elsewhere")
 app.synth()
 """
 
@@ -74,8 +92,7 @@ def test_the_wheel_holds_the_bundle_and_no_tests(wheel: Path) -> None:
 def test_an_app_outside_the_repository_synthesises_with_the_wheels_bundle(
     clean_python: Path, tmp_path: Path
 ) -> None:
-    example = (ROOT / "tests" / "data" / "elsewhere_app.py").read_text()
-    (tmp_path / "app.py").write_text(example)
+    (tmp_path / "app.py").write_text(APP)
     run(
         clean_python,
         "app.py",
@@ -86,7 +103,8 @@ def test_an_app_outside_the_repository_synthesises_with_the_wheels_bundle(
     template = json.loads((tmp_path / "cdk.out" / "Elsewhere.template.json").read_text())
     kinds = [resource["Type"] for resource in template["Resources"].values()]
     assert kinds.count("Custom::CdkBlackwellRun") == 1
-    bundles = list((tmp_path / "cdk.out").glob("asset.*.gz"))
-    (names,) = [tarfile.open(bundle).getnames() for bundle in bundles]
+    (bundle,) = (tmp_path / "cdk.out").glob("asset.*.gz")
+    with tarfile.open(bundle) as archive:
+        names = archive.getnames()
     assert "launch.py" in names
     assert "cdk_blackwell/planning/run_spec.py" in names

@@ -106,18 +106,19 @@ def test_outside_a_clone_the_demo_says_where_to_run_it(tmp_path: Path) -> None:
 
 
 def test_a_command_and_its_children_end_with_the_caller(tmp_path: Path) -> None:
-    child = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print('up', flush=True); time.sleep(60)"
-
-    class Stop(Exception):
-        pass
+    child = (
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
 
     family: list[psutil.Process] = []
 
     def interrupt(_line: str) -> None:
         family.extend(psutil.Process().children(recursive=True))
-        raise Stop
+        raise KeyboardInterrupt
 
-    with pytest.raises(Stop):
+    with pytest.raises(KeyboardInterrupt):
         run_logged(
             [sys.executable, "-c", child],
             environment={},

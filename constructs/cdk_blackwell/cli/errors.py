@@ -11,7 +11,7 @@ class CommandError(Exception):
     exit_code = EXIT_BAD_INPUT
 
 
-class AwsRefused(CommandError):
+class AwsRefusedError(CommandError):
     """AWS (or the embedded one) said no, or a deployment failed."""
 
     exit_code = EXIT_AWS_REFUSED

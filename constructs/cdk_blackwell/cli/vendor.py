@@ -32,7 +32,11 @@ def vendor(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing on success.")] = False,
 ) -> None:
     """Fetch the hash-pinned wheels that the training container may lack."""
-    lock = bundle_source() / LOCK_FILE
+    try:
+        lock = bundle_source() / LOCK_FILE
+        packages = locked_wheels()
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     with tempfile.TemporaryDirectory(prefix="cdk-blackwell-vendor-") as scratch:
         fetched = subprocess.run(
             [
@@ -56,4 +60,4 @@ def vendor(
         for wheel in sorted(Path(scratch).glob("*.whl")):
             shutil.move(wheel, directory / wheel.name)
     if not quiet:
-        Console().print(f"{len(locked_wheels())} wheels in {directory}", highlight=False)
+        Console().print(f"{len(packages)} wheel(s) in {directory}", highlight=False)

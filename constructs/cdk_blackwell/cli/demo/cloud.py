@@ -12,7 +12,7 @@ from typing import Any
 
 from cdk_blackwell.cli.demo.processes import run_logged
 from cdk_blackwell.cli.demo.screen import Phase
-from cdk_blackwell.cli.errors import AwsRefused, CommandError
+from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
 from cdk_blackwell.local.aws import LocalAws
 
 _EVENT = re.compile(r"\|\s*(\d+/\d+)\s*\|[^|]*\|\s*(\w+)\s*\|\s*([\w:]+)\s*\|\s*(\S+)")
@@ -53,8 +53,10 @@ class Cdk:
         outputs = self.logs / f"outputs-{stack}.json"
         self._run(
             "deploy",
-            [stack, "--exclusively", "--require-approval=never", "--progress=events"]
-            + ["--outputs-file", str(outputs)],
+            [
+                *(stack, "--exclusively", "--require-approval=never", "--progress=events"),
+                *("--outputs-file", str(outputs)),
+            ],
             phase,
             app=self.assembly,
         )
@@ -101,4 +103,4 @@ class Cdk:
         )
         if status != 0:
             reason = failures[0] if failures else f"it ended with status {status}"
-            raise AwsRefused(f"cdk {verb} failed: {reason} (whole output: {log})")
+            raise AwsRefusedError(f"cdk {verb} failed: {reason} (whole output: {log})")

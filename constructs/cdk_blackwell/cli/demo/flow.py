@@ -16,7 +16,7 @@ from cdk_blackwell.cli.demo.screen import Phase, Screen, sparkline
 from cdk_blackwell.cli.demo.settings import DemoFolders
 from cdk_blackwell.cli.demo.summary import Summary
 from cdk_blackwell.cli.demo.training import Attempt, RunWatcher, kill_workers
-from cdk_blackwell.cli.errors import AwsRefused, CommandError
+from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
 from cdk_blackwell.local.aws import ACCOUNT, LocalAws
 from cdk_blackwell.planning.contracts import RunLocation
 from cdk_blackwell.planning.model_shape import ModelShape
@@ -100,9 +100,7 @@ class Demo:
         self._fill_dataset(aws, preparation, bucket=foundation["DatasetBucket"])
         outputs = self._deploy(cdk, settings.JOB_STACK)
         (job,) = (json.loads(v) for k, v in outputs.items() if k.startswith("CdkBlackwell"))
-        run = RunLocation(
-            bucket=job["checkpoint_bucket"], job=job["job"], run_id=settings.RUN_ID
-        )
+        run = RunLocation(bucket=job["checkpoint_bucket"], job=job["job"], run_id=settings.RUN_ID)
         finished = self._train(aws, run)
         self.summary.controller_answer = _invoke(
             aws, job["controller"], {"action": "status", "run_id": settings.RUN_ID}
@@ -150,7 +148,7 @@ class Demo:
                 f"  [yellow]workers killed with SIGKILL[/] near step {killed.step}; the launcher "
                 f"reported:\n  [dim]{killed.failure_reason[:150]}[/]"
             )
-            with self.screen.phase("attempt_2", "Attempt 2, resubmitted by the controller") as phase:
+            with self.screen.phase("attempt_2", "Attempt 2, by the controller") as phase:
                 finished = self._until_finished(watcher, phase, killed)
         finally:
             self.summary.take_attempts(list(watcher.attempts.values()))
@@ -165,7 +163,7 @@ class Demo:
                 phase.outcome = f"{attempt.step} steps, then {attempt.status}"
                 return attempt
             if attempt.status != "InProgress":
-                raise AwsRefused(f"attempt 1 ended too early: {attempt.failure_reason}")
+                raise AwsRefusedError(f"attempt 1 ended too early: {attempt.failure_reason}")
             saved = watcher.progress().get("last_complete_step") or 0
             if not killed and saved > 0 and attempt.step >= settings.KILL_AFTER_STEP:
                 container = self.folders.aws_state / "training-jobs" / attempt.name
@@ -180,19 +178,17 @@ class Demo:
             phase.detail(describe(attempt))
             if attempt.status == "Completed":
                 if attempt.resumed_from_step is None:
-                    raise AwsRefused(f"{attempt.name} began afresh: no checkpoint was resumed")
+                    raise AwsRefusedError(f"{attempt.name} began afresh: no checkpoint was resumed")
                 phase.outcome = (
                     f"resumed from step {attempt.resumed_from_step}, {attempt.step} steps done"
                 )
                 return attempt
             if attempt.status != "InProgress":
-                raise AwsRefused(f"attempt 2 did not complete: {attempt.failure_reason}")
+                raise AwsRefusedError(f"attempt 2 did not complete: {attempt.failure_reason}")
         raise AssertionError("poll never ends by itself")
 
     def _show_losses(self, watcher: RunWatcher) -> None:
-        losses = [
-            line["loss"] for attempt in watcher.attempts.values() for line in attempt.metrics
-        ]
+        losses = [line["loss"] for attempt in watcher.attempts.values() for line in attempt.metrics]
         self.screen.line(f"  training loss   [cyan]{sparkline(losses, width=48)}[/]")
         for name, loss in self.summary.loss.items():
             self.screen.line(
@@ -209,9 +205,7 @@ class Demo:
     def _speak(self, aws: LocalAws, run: RunLocation, finished: Attempt) -> None:
         with self.screen.phase("export", "Export, reloaded by transformers") as phase:
             phase.detail("downloading")
-            verify.download_export(
-                aws, run=run, job_name=finished.name, folder=self.folders.export
-            )
+            verify.download_export(aws, run=run, job_name=finished.name, folder=self.folders.export)
             phase.detail("generating")
             self.summary.generated_text = verify.generate(self.folders.export)
             phase.outcome = repr(self.summary.generated_text)
@@ -222,7 +216,7 @@ class Demo:
             left = verify.left_running(aws, stacks=self.summary.stacks)
             self.summary.left_running = left
             if left:
-                raise AwsRefused(f"after cdk destroy there is still {', '.join(left)}")
+                raise AwsRefusedError(f"after cdk destroy there is still {', '.join(left)}")
             retained = len(self.summary.retained_then_removed)
             phase.outcome = f"{retained} retained stores removed by hand"
 
@@ -252,7 +246,7 @@ def _invoke(aws: LocalAws, function: str, payload: dict[str, Any]) -> dict[str, 
     answer = aws.client("lambda").invoke(FunctionName=function, Payload=json.dumps(payload))
     value: dict[str, Any] = json.loads(answer["Payload"].read())
     if answer.get("FunctionError"):
-        raise AwsRefused(f"the controller failed on {payload}: {value}")
+        raise AwsRefusedError(f"the controller failed on {payload}: {value}")
     return value
 
 

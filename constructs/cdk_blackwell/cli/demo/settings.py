@@ -122,5 +122,7 @@ def context(*, folders: DemoFolders, wheelhouse: Path) -> dict[str, str]:
         "checkpoint_interval_seconds": str(CHECKPOINT_INTERVAL_SECONDS),
         "validation_interval_steps": "100",
         "log_interval_steps": "5",
+        # The workers are killed once; here the controller, not torchrun, is to bring them back.
+        "in_cluster_restarts": "0",
         "wheelhouse": str(wheelhouse),
     }

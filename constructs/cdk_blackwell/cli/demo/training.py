@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from cdk_blackwell.cli.errors import AwsRefused
+from cdk_blackwell.cli.errors import AwsRefusedError
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.contracts import PROGRESS_FILE, RunLocation
 from cdk_blackwell.planning.metrics import LINE_KEY, LINE_METRICS
@@ -68,7 +68,9 @@ class RunWatcher:
             if now != seen:
                 seen, seen_at = now, time.monotonic()
             if time.monotonic() - seen_at > SILENCE_SECONDS:
-                raise AwsRefused(f"the run shows nothing new for {SILENCE_SECONDS:.0f} s: {now}")
+                raise AwsRefusedError(
+                    f"the run shows nothing new for {SILENCE_SECONDS:.0f} s: {now}"
+                )
             if attempt is not None:
                 yield attempt
             time.sleep(POLL_SECONDS)
