@@ -97,7 +97,8 @@ class SharedFileSystem(Construct):
     :param encryption_key: encrypts the file system at rest.
     :param storage_gib: 1200 or a multiple of 2400. Default: 1200.
     :param throughput_per_tib: 125, 250, 500 or 1000 MB/s per TiB. Default: 250.
-    :param removal_policy: what happens when the stack goes. Default: the file system stays.
+    :param removal_policy: what happens when the stack goes. Default: file system, association and
+        security group stay; the subnet must then stay too.
     """
 
     def __init__(
@@ -143,7 +144,11 @@ class SharedFileSystem(Construct):
                 data_compression_type="LZ4",
             ),
         )
-        file_system.apply_removal_policy(removal_policy)
+        # A file system that stays needs its group and rules too: its interfaces hold the group, and
+        # without the rules nobody could mount it again.
+        self.security_group.apply_removal_policy(removal_policy)
+        for resource in (file_system, *rules):
+            resource.apply_removal_policy(removal_policy)
         # FSx checks at creation that its group lets Lustre through ("do not permit Lustre LNET
         # network traffic on port 988"); CloudFormation does not know that the rules matter.
         file_system.node.add_dependency(self.security_group)

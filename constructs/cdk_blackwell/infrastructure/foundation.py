@@ -75,7 +75,12 @@ class Foundation(Construct):
         super().__init__(scope, construct_id)
         self.encryption_key: kms.IKey = StorageKey(self, "StorageKey").key
         self.network: TrainingNetwork = TrainingNetwork(
-            self, "Network", availability_zone=availability_zone, cidr=cidr
+            self,
+            "Network",
+            availability_zone=availability_zone,
+            cidr=cidr,
+            # The file system stays, and its interfaces hold subnet and VPC.
+            removal_policy=RemovalPolicy.RETAIN,
         )
         self.vpc: ec2.IVpc = self.network.vpc
         self.subnet: ec2.ISubnet = self.network.subnet

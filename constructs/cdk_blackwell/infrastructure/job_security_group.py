@@ -12,6 +12,8 @@ from cdk_blackwell.infrastructure.file_system import LUSTRE_PORTS, ISharedFileSy
 from constructs import Construct
 
 Side = Literal["job", "file_system"]
+Direction = Literal["ingress", "egress"]
+_DIRECTIONS: Final[tuple[Direction, ...]] = ("ingress", "egress")
 ALL_TRAFFIC: Final = "-1"
 
 
@@ -20,7 +22,7 @@ class PeerRule:
     """One rule between two security groups, in one direction."""
 
     construct_id: str
-    direction: Literal["ingress", "egress"]
+    direction: Direction
     of: Side
     peer: Side
     protocol: str
@@ -42,7 +44,12 @@ EFA_RULES: Final = tuple(
         last_port=None,
         why="EFA and NCCL among this job's instances",
     )
-    for direction in ("ingress", "egress")
+    for direction in _DIRECTIONS
+)
+
+_SIDES: Final[tuple[tuple[str, Side, Side], ...]] = (
+    ("Lustre", "job", "file_system"),
+    ("FileSystem", "file_system", "job"),
 )
 
 LUSTRE_RULES: Final = tuple(
@@ -57,8 +64,8 @@ LUSTRE_RULES: Final = tuple(
         why=f"{ports.why}, {of.replace('_', ' ')} {direction}",
     )
     for ports in LUSTRE_PORTS
-    for name, of, peer in (("Lustre", "job", "file_system"), ("FileSystem", "file_system", "job"))
-    for direction in ("ingress", "egress")
+    for name, of, peer in _SIDES
+    for direction in _DIRECTIONS
 )
 
 

@@ -54,6 +54,8 @@ class TrainingNetwork(Construct):
     :param availability_zone: the zone; it must have the capacity the job asks for, and with a
         training plan be the plan's zone.
     :param cidr: the VPC's IPv4 range, /16 to /24. Default: 10.64.0.0/16.
+    :param removal_policy: what happens to VPC and subnet when the stack goes. They must stay while
+        something that stays, such as a file system, has interfaces in them. Default: they go.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class TrainingNetwork(Construct):
         *,
         availability_zone: str,
         cidr: str = DEFAULT_CIDR,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
     ) -> None:
         super().__init__(scope, construct_id)
         self.availability_zone: str = check_availability_zone(
@@ -83,6 +86,8 @@ class TrainingNetwork(Construct):
             availability_zone=self.availability_zone,
             map_public_ip_on_launch=False,
         )
+        vpc.apply_removal_policy(removal_policy)
+        subnet.apply_removal_policy(removal_policy)
         route_table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc.ref)
         association = ec2.CfnSubnetRouteTableAssociation(
             self, "RouteTableAssociation", route_table_id=route_table.ref, subnet_id=subnet.ref
@@ -153,6 +158,8 @@ class TrainingNetwork(Construct):
             assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"),
             description="Writes the training VPC's flow logs",
         )
+        # Rejected traffic only: it shows what a missing rule blocks. Accepted traffic is the training
+        # data itself, in volume.
         ec2.FlowLog(
             self,
             "FlowLog",

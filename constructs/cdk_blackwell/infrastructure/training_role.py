@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ class Grant:
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     why: str
-    conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    conditions: Mapping[str, Mapping[str, str | Sequence[str]]] = field(default_factory=dict)
 
 
 BASE_GRANTS: Final = (
@@ -74,7 +74,7 @@ BASE_GRANTS: Final = (
         resources=("*",),
         conditions={
             "StringEquals": {
-                "cloudwatch:namespace": [METRICS_NAMESPACE, "/aws/sagemaker/TrainingJobs"]  # type: ignore[dict-item]
+                "cloudwatch:namespace": (METRICS_NAMESPACE, "/aws/sagemaker/TrainingJobs")
             }
         },
         why="CloudWatch limits by namespace, not by resource",
@@ -207,7 +207,7 @@ class TrainingRole(Construct):
 def _statement(grant: Grant, names: Mapping[str, str]) -> iam.PolicyStatement:
     conditions: dict[str, Any] = {
         operator: {
-            key: value.format(**names) if isinstance(value, str) else value
+            key: value.format(**names) if isinstance(value, str) else list(value)
             for key, value in pairs.items()
         }
         for operator, pairs in grant.conditions.items()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from aws_cdk import Names, Token
+from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
 
 from cdk_blackwell.infrastructure.capacity import Capacity
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
 
 MAX_RUNTIME_SECONDS: Final = 28 * 86_400
+_HASH_LENGTH: Final = 6
 _PREFIX = re.compile(r"(?:[A-Za-z0-9!_.'()*-]+/)*")
 
 
@@ -123,9 +125,13 @@ def check_zones(subnet: ec2.ISubnet, file_system: ISharedFileSystem) -> None:
 
 
 def default_job_name(job: TrainingJob) -> str:
-    """A name from the construct's path, at most 22 characters, unique in the app."""
-    name = Names.unique_resource_name(job, max_length=JOB_PREFIX_LENGTH, separator="-")
-    return re.sub(r"-+", "-", name).strip("-")
+    """The construct's path with hyphens; a longer one is cut and ends in a hash of itself."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", job.node.path).strip("-")
+    if len(name) <= JOB_PREFIX_LENGTH:
+        return name
+    digest = hashlib.sha256(job.node.path.encode()).hexdigest()[:_HASH_LENGTH]
+    kept = name[: JOB_PREFIX_LENGTH - _HASH_LENGTH - 1].rstrip("-")
+    return f"{kept}-{digest}"
 
 
 def check_unique_job(job: TrainingJob) -> None:
