@@ -1,0 +1,15 @@
+"""Entrypoint of the tier up to 7B: one node, BF16, no or little activation checkpointing.
+
+What the recipe decided stands in ``run.json``; this file only says which recipe it must be.
+"""
+
+from __future__ import annotations
+
+import os
+
+from trainer.run import run
+
+TIER = "small"
+
+if __name__ == "__main__":
+    raise SystemExit(run(TIER, os.environ))

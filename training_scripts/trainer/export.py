@@ -1,0 +1,136 @@
+"""Hugging Face export: safetensors, config, tokenizer and generation settings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from cdk_blackwell.planning.run_spec import Precision
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from trainer.manifest import Manifest
+from trainer.model import Decoder
+from trainer.parallel import World
+
+MAXIMUM_FILE_BYTES = 5 * 1000**3
+EXPORT_DTYPES: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+def export(
+    model: Decoder,
+    *,
+    folder: Path,
+    precision: Precision,
+    dataset: Path,
+    manifest: Manifest,
+    world: World,
+    maximum_file_bytes: int = MAXIMUM_FILE_BYTES,
+) -> None:
+    """Write everything that ``transformers`` needs to load the model and its tokenizer.
+
+    Parameters are gathered one at a time and leave the device at once: rank 0 holds one file's
+    worth in host memory, the others one parameter.
+    """
+    dtype = EXPORT_DTYPES[precision]
+    if world.is_first:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_settings(model, folder=folder, dtype=dtype, dataset=dataset, manifest=manifest)
+    write_weights(
+        model, folder=folder, dtype=dtype, world=world, maximum_file_bytes=maximum_file_bytes
+    )
+    world.barrier()
+
+
+def hugging_face_name(name: str) -> str:
+    """Name of a parameter in ``LlamaForCausalLM``."""
+    return name if name.startswith("lm_head.") else f"model.{name}"
+
+
+def plan_files(sizes: dict[str, int], *, maximum_file_bytes: int) -> list[list[str]]:
+    """Consecutive parameters in files of at most the given size (a larger one stands alone)."""
+    files: list[list[str]] = [[]]
+    filled = 0
+    for name, size in sizes.items():
+        if files[-1] and filled + size > maximum_file_bytes:
+            files.append([])
+            filled = 0
+        files[-1].append(name)
+        filled += size
+    return files
+
+
+def write_weights(
+    model: Decoder, *, folder: Path, dtype: torch.dtype, world: World, maximum_file_bytes: int
+) -> None:
+    """One safetensors file, or several with an index."""
+    from safetensors.torch import save_file
+
+    parameters = dict(model.named_parameters())
+    sizes = {name: parameter.numel() * dtype.itemsize for name, parameter in parameters.items()}
+    files = plan_files(sizes, maximum_file_bytes=maximum_file_bytes)
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(files, start=1):
+        single = len(files) == 1
+        file = "model.safetensors" if single else f"model-{number:05d}-of-{len(files):05d}.safetensors"
+        tensors: dict[str, Tensor] = {}
+        for name, whole in gather(parameters, names):
+            if world.is_first:
+                tensors[hugging_face_name(name)] = whole.to("cpu", dtype).contiguous()
+        if world.is_first:
+            save_file(tensors, folder / file, metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(tensors, file)
+    if world.is_first and len(files) > 1:
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
+        write_json(folder / "model.safetensors.index.json", index)
+
+
+@torch.no_grad()
+def gather(
+    parameters: dict[str, torch.nn.Parameter], names: list[str]
+) -> Iterator[tuple[str, Tensor]]:
+    """Whole parameters one after the other; every rank must walk along."""
+    for name in names:
+        parameter = parameters[name]
+        whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        yield name, whole.detach()
+
+
+def write_settings(
+    model: Decoder, *, folder: Path, dtype: torch.dtype, dataset: Path, manifest: Manifest
+) -> None:
+    """Everything but the weights."""
+    end = manifest.tokenizer.end_of_text_id
+    config = model.shape.to_hugging_face_config()
+    config |= {"bos_token_id": end, "eos_token_id": end, "dtype": str(dtype).removeprefix("torch.")}
+    write_json(folder / "config.json", config)
+    write_json(folder / "generation_config.json", {"bos_token_id": end, "eos_token_id": end})
+    source = dataset / manifest.tokenizer.file
+    shutil.copyfile(source, folder / "tokenizer.json")
+    text = end_of_text(json.loads(source.read_text(encoding="utf-8")), end)
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": text,
+            "eos_token": text,
+            "model_max_length": model.shape.max_position_embeddings,
+            "clean_up_tokenization_spaces": False,
+        },
+    )
+
+
+def end_of_text(tokenizer: dict[str, Any], token_id: int) -> str:
+    """The end-of-text token's text in a ``tokenizer.json``."""
+    return next(
+        str(token["content"]) for token in tokenizer["added_tokens"] if token["id"] == token_id
+    )
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Indented, for people."""
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,51 @@
+"""From what the ranks left behind to how the job ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdk_blackwell.planning.contracts import Failure
+
+from trainer.rank_state import RankState
+
+CLEAN_ENDS = ("finished", "stopped")
+
+
+def judge(
+    status: int, states: Sequence[RankState], *, ranks: int, stop_requested: bool
+) -> Failure | None:
+    """The failure to report, or None when training ended as it should.
+
+    torchrun exits with 1 after SIGTERM also when every rank saved and left in good order.
+    """
+    if status == 0:
+        return None
+    clean = sum(1 for state in states if state.state in CLEAN_ENDS)
+    if stop_requested and clean == ranks:
+        return None
+    failed = sorted((s for s in states if s.state == "failed"), key=lambda state: state.time)
+    # A lost rank breaks the connections of all others: only another kind of failure is a cause.
+    causes = [state for state in failed if state.kind != "infrastructure"]
+    lost = [state for state in states if state.state == "running"]
+    if causes:
+        return _failure(causes[0])
+    if lost:
+        names = ", ".join(str(state.rank) for state in lost)
+        when = "while saving after SIGTERM" if stop_requested else "by a signal, such as SIGKILL"
+        return Failure(
+            kind="infrastructure",
+            message=f"rank {names} was ended {when} before it could report",
+            step=max(state.step for state in lost),
+            rank=lost[0].rank,
+        )
+    if failed:
+        return _failure(failed[0])
+    return Failure(
+        kind="internal", message=f"torchrun ended with status {status}, but no rank reported why"
+    )
+
+
+def _failure(state: RankState) -> Failure:
+    return Failure(
+        kind=state.kind or "internal", message=state.message, step=state.step, rank=state.rank
+    )

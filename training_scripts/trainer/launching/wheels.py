@@ -1,0 +1,67 @@
+"""Install, without a package index, the locked packages that the image lacks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from trainer.launching.cluster import LaunchError
+
+LOCK_FILE = "requirements.lock"
+WHEELHOUSE_FOLDER = "wheelhouse"
+
+
+def locked_requirements(text: str) -> dict[str, str]:
+    """Package name -> its requirement with hashes, on one line."""
+    lines = (line.split("#", 1)[0].strip() for line in text.replace("\\\n", " ").splitlines())
+    return {line.split("==", 1)[0].strip(): line for line in lines if line}
+
+
+def is_installed(name: str) -> bool:
+    """Whether any version of a distribution is there; the image's own version is respected."""
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def install_missing_wheels(code: Path) -> list[str]:
+    """Install from the bundle's wheelhouse; returns the names installed."""
+    lock = code / LOCK_FILE
+    requirements = locked_requirements(lock.read_text(encoding="utf-8"))
+    missing = [name for name in requirements if not is_installed(name)]
+    if not missing:
+        return []
+    wheelhouse = code / WHEELHOUSE_FOLDER
+    if not wheelhouse.is_dir():
+        raise LaunchError(
+            "user",
+            f"the image lacks {', '.join(missing)} and the bundle carries no wheels: run "
+            "'cdk-blackwell vendor' before the next deploy, or use an image that has them",
+        )
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
+        wanted.write("".join(f"{requirements[name]}\n" for name in missing))
+        wanted.flush()
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"),
+                *("--find-links", str(wheelhouse), "--require-hashes"),
+                *("--disable-pip-version-check", "--requirement", wanted.name),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        reason = next(
+            (line for line in done.stderr.splitlines() if line.startswith("ERROR")), done.stderr
+        )
+        raise LaunchError(
+            "user",
+            f"the bundle's wheels for {', '.join(missing)} cannot be installed: {reason.strip()}",
+        )
+    return missing

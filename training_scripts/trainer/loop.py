@@ -1,0 +1,208 @@
+"""The training loop: one optimizer step after the other until done or asked to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import torch
+from cdk_blackwell.planning.run_spec import RunSpec
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from trainer.checkpoint import Checkpointer
+from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, validation_batches
+from trainer.errors import user_error
+from trainer.metrics import (
+    Reporter,
+    device_peak_flops,
+    gpu_memory_gib,
+    model_flops_utilization,
+)
+from trainer.model import Decoder
+from trainer.optimizer import learning_rate, set_learning_rate
+from trainer.parallel import World, set_last_micro_batch
+from trainer.progress import Progress, ProgressWriter
+from trainer.rank_state import RankReporter
+from trainer.signals import StopFlag, agree
+from trainer.validation import held_out_loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How the loop ended."""
+
+    step: int
+    stopped: bool
+    """Ended early, by request, with a checkpoint of the last step."""
+
+
+@dataclass(kw_only=True)
+class Interval:
+    """What has been gathered since the last metrics line."""
+
+    losses: list[Tensor] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    paused_seconds: float = 0.0
+    """Spent on validation and checkpoints, which do not count as step time."""
+
+
+@dataclass(kw_only=True)
+class TrainingLoop:
+    """State and parts of one attempt."""
+
+    spec: RunSpec
+    world: World
+    plan: BatchPlan
+    model: Decoder
+    optimizer: torch.optim.Optimizer
+    stream: TrainingStream
+    held_out: SequenceReader
+    checkpointer: Checkpointer
+    progress: ProgressWriter | None
+    """Rank 0 only."""
+    attempt: int
+    report: Reporter
+    stop: StopFlag
+    ranks: RankReporter
+    loss: float | None = None
+    validation_loss: float | None = None
+    gradient_norm: Tensor | None = None
+
+    def run(self, step: int) -> Outcome:
+        """Train from ``step`` completed steps to the end."""
+        total = self.spec.train_steps
+        self.ranks.advance(step)
+        if step == 0:
+            self.validate(step)
+        interval = Interval()
+        while step < total:
+            rate = learning_rate(
+                step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer
+            )
+            interval.losses.append(self.train_step(self.stream.next_step(), rate))
+            step += 1
+            self.ranks.advance(step)
+            stop, save = agree(
+                self.world.maximum,
+                self.stop.requested,
+                self.world.is_first and self.checkpointer.interval_passed(),
+            )
+            last = step == total
+            if last or stop or step % self.spec.limits.log_interval_steps == 0:
+                self.log(step, interval, rate)
+                interval = Interval()
+            started = time.perf_counter()
+            if last or (not stop and step % self.spec.limits.validation_interval_steps == 0):
+                self.validate(step)
+            if last or stop or save:
+                self.save(step, interval)
+            elif self.progress and self.progress.due():
+                self.write_progress(step)
+            interval.paused_seconds += time.perf_counter() - started
+            if stop and not last:
+                self.report.event("stopped", step=step)
+                return Outcome(step=step, stopped=True)
+        self.report.event("completed", step=step, tokens=self.tokens(step))
+        return Outcome(step=step, stopped=False)
+
+    def train_step(self, batches: list[Batch], rate: float) -> Tensor:
+        """One optimizer step; returns this rank's share of the mean loss, still on the device."""
+        set_learning_rate(self.optimizer, rate)
+        share = torch.zeros((), device=self.world.device)
+        for number, batch in enumerate(batches, start=1):
+            set_last_micro_batch(self.model, number == len(batches))
+            tokens_BS = batch.tokens_BS.to(self.world.device, non_blocking=True)
+            targets_BS = batch.targets_BS.to(self.world.device, non_blocking=True)
+            loss = self.model(tokens_BS, targets_BS) / self.spec.recipe.global_batch_tokens
+            # FSDP averages gradients over ranks, where the mean over all tokens asks for a sum.
+            (loss * self.world.size).backward()
+            share += loss.detach()
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.spec.recipe.optimizer.gradient_clip_norm
+        )
+        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return share
+
+    def tokens(self, step: int) -> int:
+        """Tokens trained on after ``step`` steps."""
+        return step * self.spec.recipe.global_batch_tokens
+
+    def log(self, step: int, interval: Interval, rate: float) -> None:
+        """Print the metrics line of an interval."""
+        mean = self.world.total(torch.stack(interval.losses).mean())
+        self.loss = float(mean)
+        norm = float(self.gradient_norm) if self.gradient_norm is not None else None
+        if not math.isfinite(self.loss) or (norm is not None and not math.isfinite(norm)):
+            raise user_error(
+                f"training diverged at step {step}: loss {self.loss}, gradient norm {norm}; lower "
+                f"peak_learning_rate ({self.spec.recipe.optimizer.peak_learning_rate:g}) or "
+                "lengthen the warm-up. Older checkpoints are kept"
+            )
+        steps = len(interval.losses)
+        seconds = time.perf_counter() - interval.started - interval.paused_seconds
+        rate_of_tokens = steps * self.spec.recipe.global_batch_tokens / seconds
+        self.report.metrics(
+            step=step,
+            loss=self.loss,
+            tokens=self.tokens(step),
+            tokens_per_second=rate_of_tokens,
+            mfu=model_flops_utilization(
+                self.spec,
+                tokens_per_second=rate_of_tokens,
+                ranks=self.world.size,
+                peak=device_peak_flops(self.spec, self.world),
+            ),
+            step_seconds=seconds / steps,
+            data_wait_seconds=self.stream.wait_seconds / steps,
+            gradient_norm=norm,
+            learning_rate=rate,
+            **gpu_memory_gib(self.world),
+        )
+        self.stream.wait_seconds = 0.0
+
+    def validate(self, step: int) -> None:
+        """Held-out loss, where there is held-out data."""
+        sequences = self.spec.data.validation_sequences
+        if sequences < 1 or not len(self.held_out):
+            return
+        batches = validation_batches(
+            self.held_out,
+            sequences=sequences,
+            micro_batch_size=self.plan.micro_batch_size,
+            rank=self.world.rank,
+            ranks=self.world.size,
+        )
+        self.validation_loss = held_out_loss(self.model, batches, self.world)
+        self.report.metrics(step=step, validation_loss=self.validation_loss)
+
+    def save(self, step: int, interval: Interval) -> None:
+        """Save unless this very step is saved; refuse to save a diverged model."""
+        if self.checkpointer.last_complete_step == step:
+            return
+        norm = float(self.gradient_norm) if self.gradient_norm is not None else 0.0
+        if not math.isfinite(norm):
+            raise user_error(f"training diverged at step {step}: gradient norm {norm}")
+        self.checkpointer.save(
+            self.model, self.optimizer, step=step, tokens=self.tokens(step)
+        )
+        self.report.event("checkpoint", step=step)
+        self.write_progress(step)
+
+    def write_progress(self, step: int) -> None:
+        """Tell the controller."""
+        if self.progress is None:
+            return
+        self.progress.write(
+            Progress(
+                attempt=self.attempt,
+                step=step,
+                tokens=self.tokens(step),
+                loss=self.loss,
+                validation_loss=self.validation_loss,
+                last_complete_step=self.checkpointer.last_complete_step,
+            )
+        )

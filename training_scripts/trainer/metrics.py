@@ -1,0 +1,72 @@
+"""One JSON object a line on standard output, from rank 0."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from cdk_blackwell.planning.hardware import peak_flops
+from cdk_blackwell.planning.metrics import LINE_KEY, LINE_METRICS, METRICS
+from cdk_blackwell.planning.run_spec import RunSpec
+from cdk_blackwell.planning.throughput import flops_per_token
+
+from trainer.parallel import World
+
+FLOPS_CONVENTION = "causal"
+LINE_EVENT = "event"
+_KEYS = {metric.key for metric in METRICS}
+
+
+class Reporter:
+    """Prints metric and event lines."""
+
+    def __init__(self, world: World) -> None:
+        self._speaks = world.is_first
+
+    def event(self, event: str, **details: Any) -> None:
+        """Something happened."""
+        self._print({LINE_KEY: LINE_EVENT, "event": event, **details})
+
+    def metrics(self, **values: float | None) -> None:
+        """Numbers of the metrics table; None is left out."""
+        unknown = set(values) - _KEYS
+        if unknown:
+            raise KeyError(f"not in the metrics table: {sorted(unknown)}")
+        known = {key: value for key, value in values.items() if value is not None}
+        convention = {"flops_convention": FLOPS_CONVENTION} if "mfu" in known else {}
+        self._print({LINE_KEY: LINE_METRICS, **known, **convention})
+
+    def _print(self, record: dict[str, Any]) -> None:
+        if self._speaks:
+            # The default separators are part of the contract: metric patterns rely on them.
+            print(json.dumps(record), flush=True)
+
+
+def model_flops_utilization(
+    spec: RunSpec, *, tokens_per_second: float, ranks: int, peak: float | None
+) -> float | None:
+    """Model FLOPs over dense peak in percent; None where the device's peak is not known."""
+    if peak is None:
+        return None
+    work = flops_per_token(spec.model, spec.recipe.sequence_length, convention=FLOPS_CONVENTION)
+    return 100 * tokens_per_second * work / (ranks * peak)
+
+
+def device_peak_flops(spec: RunSpec, world: World) -> float | None:
+    """Dense FLOP/s of this rank's GPU; None on CPU and on unknown GPUs."""
+    if not world.has_gpu:
+        return None
+    return peak_flops(torch.cuda.get_device_name(world.device), spec.recipe.precision)
+
+
+def gpu_memory_gib(world: World) -> dict[str, float]:
+    """Peaks since the last call, maximum over ranks; nothing on CPU."""
+    if not world.has_gpu:
+        return {}
+    allocated, reserved = world.maximum(
+        torch.cuda.max_memory_allocated(world.device) / 1024**3,
+        torch.cuda.max_memory_reserved(world.device) / 1024**3,
+    )
+    torch.cuda.reset_peak_memory_stats(world.device)
+    return {"memory_allocated_gib": allocated, "memory_reserved_gib": reserved}

@@ -1,0 +1,187 @@
+"""A rank's whole life: join the others, build, resume, train, save, export, leave."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from cdk_blackwell.planning.contracts import Tier
+from cdk_blackwell.planning.run_spec import RunSpec
+
+from trainer.activation_checkpointing import apply_activation_checkpointing
+from trainer.checkpoint import Checkpointer
+from trainer.container import Container
+from trainer.data import BatchPlan, SequenceReader, TrainingStream, find_shard_damage, open_manifest
+from trainer.errors import classify, data_error, describe, user_error
+from trainer.export import export
+from trainer.loop import Outcome, TrainingLoop
+from trainer.manifest import SPLIT_TRAIN, SPLIT_VALIDATION, Manifest
+from trainer.metrics import Reporter
+from trainer.model import Decoder, initialise
+from trainer.optimizer import make_optimizer
+from trainer.parallel import World, check_layout, make_mesh, process_group, shard
+from trainer.progress import ProgressWriter
+from trainer.rank_state import RankReporter
+from trainer.signals import StopFlag
+
+EXIT_FAILED = 1
+
+
+def run(tier: Tier, environment: Mapping[str, str]) -> int:
+    """Train as ``run.json`` says; returns the exit status and leaves this rank's account.
+
+    Expected mistakes print one line; anything else prints its traceback too.
+    """
+    ranks = RankReporter.from_environment(environment)
+    ranks.report("running")
+    stop = StopFlag(ranks)
+    stop.install()
+    try:
+        container = Container.from_environment(environment)
+        try:
+            spec = container.read_run_spec()
+        except ValueError as error:
+            raise user_error(str(error)) from error
+        if spec.tier != tier:
+            raise user_error(f"run.json is of tier {spec.tier!r}; this entrypoint trains {tier!r}")
+        with process_group(environment) as world:
+            outcome = train(spec, container, world, stop=stop, ranks=ranks)
+    except Exception as error:
+        kind = classify(error)
+        ranks.report("failed", kind=kind, message=describe(error))
+        if kind == "internal":
+            traceback.print_exc()
+        print(f"rank {ranks.rank}: {describe(error)}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+    ranks.report("stopped" if outcome.stopped else "finished")
+    return 0
+
+
+def train(
+    spec: RunSpec, container: Container, world: World, *, stop: StopFlag, ranks: RankReporter
+) -> Outcome:
+    """Everything between joining and leaving the process group."""
+    report = Reporter(world)
+    plan = plan_batches(spec, world, report)
+    dataset = open_dataset(spec, container, world)
+    warning = check_layout(spec.layout, world)
+    if warning:
+        report.event("layout_adapted", reason=warning)
+    model = build_model(spec, world)
+    optimizer = make_optimizer(model, spec.recipe.optimizer)
+    checkpointer = Checkpointer(container.checkpoints, spec, world, warn=report.event)
+    resumed = checkpointer.load_newest(model, optimizer)
+    step = resumed.step if resumed else 0
+    if resumed:
+        report.event("resumed", step=step, tokens=resumed.tokens, ranks_then=resumed.ranks)
+    stream = TrainingStream(
+        dataset.train,
+        plan,
+        rank=world.rank,
+        seed=spec.recipe.seed,
+        consumed=step * plan.global_sequences,
+        pin=world.has_gpu,
+    )
+    progress = ProgressWriter(
+        run_uri=container.run_uri, folder=container.output_data, warn=report.event
+    )
+    loop = TrainingLoop(
+        spec=spec,
+        world=world,
+        plan=plan,
+        model=model,
+        optimizer=optimizer,
+        stream=stream,
+        held_out=dataset.held_out,
+        checkpointer=checkpointer,
+        progress=progress if world.is_first else None,
+        attempt=container.attempt,
+        report=report,
+        stop=stop,
+        ranks=ranks,
+    )
+    try:
+        outcome = loop.run(step)
+    finally:
+        stream.close()
+        progress.close()
+    if spec.checkpoint.export and not outcome.stopped:
+        export(
+            model,
+            folder=container.model,
+            precision=spec.recipe.precision,
+            dataset=dataset.folder,
+            manifest=dataset.manifest,
+            world=world,
+        )
+        report.event("exported", step=outcome.step)
+    return outcome
+
+
+def plan_batches(spec: RunSpec, world: World, report: Reporter) -> BatchPlan:
+    """Hold the global batch fixed and fit the micro-batch to the ranks."""
+    wanted = spec.recipe.micro_batch_size
+    try:
+        plan = BatchPlan.make(
+            global_sequences=spec.global_batch_sequences, micro_batch_size=wanted, ranks=world.size
+        )
+    except ValueError as error:
+        raise user_error(str(error)) from error
+    if plan.micro_batch_size != wanted:
+        report.event("micro_batch_adapted", wanted=wanted, used=plan.micro_batch_size)
+    return plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """The run's data, checked."""
+
+    folder: Path
+    manifest: Manifest
+    train: SequenceReader
+    held_out: SequenceReader
+
+
+def open_dataset(spec: RunSpec, container: Container, world: World) -> Dataset:
+    """Check manifest and shards, each rank a part of the checksums, and open both splits."""
+    path = container.channel(spec.data.channel) / spec.data.manifest
+    manifest = open_manifest(path, model_vocab_size=spec.model.vocab_size)
+    problem = world.first_problem(
+        find_shard_damage(path.parent, manifest, part=world.rank, parts=world.size)
+    )
+    if problem:
+        raise data_error(problem)
+    train, held_out = (
+        SequenceReader(
+            path.parent,
+            manifest,
+            split,
+            sequence_length=spec.recipe.sequence_length,
+            vocab_size=spec.model.vocab_size,
+        )
+        for split in (SPLIT_TRAIN, SPLIT_VALIDATION)
+    )
+    if not len(train):
+        raise data_error(
+            f"{path}: the training split holds {manifest.tokens(SPLIT_TRAIN)} tokens, less than "
+            f"one sequence of {spec.recipe.sequence_length}"
+        )
+    return Dataset(folder=path.parent, manifest=manifest, train=train, held_out=held_out)
+
+
+def build_model(spec: RunSpec, world: World) -> Decoder:
+    """Construct without memory, shard, then fill each rank's part."""
+    with torch.device("meta"):
+        model = Decoder(spec.model, loss_chunks=spec.recipe.loss_chunks)
+    apply_activation_checkpointing(model, spec.recipe.activation_checkpointing)
+    if spec.recipe.compile and world.has_gpu:
+        for block in model.layers:
+            block.compile()
+    shard(model, make_mesh(spec.layout, world), spec.recipe.precision)
+    model.to_empty(device=world.device)
+    initialise(model, seed=spec.recipe.seed)
+    return model

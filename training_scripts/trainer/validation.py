@@ -1,0 +1,25 @@
+"""Held-out loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from trainer.data import Batch
+from trainer.model import IGNORED_TARGET
+from trainer.parallel import World
+
+
+@torch.no_grad()
+def held_out_loss(model: nn.Module, batches: Iterable[Batch], world: World) -> float:
+    """Mean cross-entropy in nats per token over all ranks' batches."""
+    totals = torch.zeros(2, dtype=torch.float64, device=world.device)
+    for batch in batches:
+        tokens_BS = batch.tokens_BS.to(world.device)
+        targets_BS = batch.targets_BS.to(world.device)
+        totals[0] += model(tokens_BS, targets_BS).double()
+        totals[1] += (targets_BS != IGNORED_TARGET).sum()
+    loss, count = world.total(totals).tolist()
+    return float(loss / count)
