@@ -1,0 +1,1 @@
+"""An own small CloudFormation: templates, change sets, stacks, custom resources."""
