@@ -182,11 +182,13 @@ def _fit(
             memory = estimate_memory(
                 model,
                 tokens=tokens,
+                sequence_length=sequence_length,
                 shard_gpus=layout.shard_gpus,
                 activation_checkpointing=rung,
                 loss_chunks=chunks,
                 precision=recipe.precision,
                 compiled=compiled,
+                accumulates=size < share,
             )
             if memory.fits:
                 return recipe, memory
