@@ -217,8 +217,8 @@ def test_a_prefix_in_s3_left_by_an_earlier_stack_is_refused_and_kept(world: Worl
 
 def test_a_stop_that_comes_during_the_launch_finds_its_job_stopped(world: World) -> None:
     world.cloudformation("Create")
-    world.gate.hooks["create_training_job"] = lambda: (
-        world.quiet.store.stop_run(world.owner().owner, "a") and None
+    world.gate.hooks["create_training_job"] = lambda: world.quiet.store.stop_run(
+        world.owner().owner, "a"
     )
     answer = world.ask("start", "a")
     assert answer["state"] == "stopping"

@@ -60,13 +60,11 @@ class Crash(BaseException):
 
 def error(code: str, message: str = "told so by the test", status: int = 400) -> ClientError:
     """A botocore ClientError."""
-    return ClientError(
-        {
-            "Error": {"Code": code, "Message": message},
-            "ResponseMetadata": {"HTTPStatusCode": status},
-        },  # type: ignore[typeddict-item]
-        "Operation",
-    )
+    response: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+    return ClientError(response, "Operation")
 
 
 @dataclass
@@ -94,7 +92,7 @@ class Gate:
     """Number of the call (from 0) at which the function is gone."""
     faults: dict[str, list[tuple[When, Exception]]] = field(default_factory=dict)
     """Per operation: what its next calls raise."""
-    hooks: dict[str, Callable[[], None]] = field(default_factory=dict)
+    hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
     """Per operation: what somebody else does just before its next call."""
 
     def fail(self, operation: str, *errors: Exception, when: When = "before") -> None:
@@ -113,9 +111,11 @@ class Gate:
             fault = pending.pop(0) if pending else None
             if fault and fault[0] == "before":
                 raise fault[1]
-            result = call(*args, **kwargs)
-            if self.crash_at == (index, "after"):
-                raise Crash
+            try:
+                result = call(*args, **kwargs)
+            finally:
+                if self.crash_at == (index, "after"):
+                    raise Crash
             if fault:
                 raise fault[1]
             return result

@@ -11,6 +11,7 @@ from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
 from cdk_blackwell.lifecycle.handler.records import Owner
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
+from cdk_blackwell.planning.cost import worst_case_usd
 
 ACTIONS: Final = ("start", "stop", "status")
 KEYS: Final = ("action", "run_id", "overrides", "dry_run")
@@ -145,8 +146,6 @@ def _status(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
 
 def cost_of(definition: JobDefinition) -> dict[str, Any]:
     """What a run costs at most: every attempt to its time limit. USD are None without a price."""
-    from cdk_blackwell.planning.cost import worst_case_usd
-
     limits = definition.request["StoppingCondition"]
     resources = definition.request["ResourceConfig"]
     seconds = int(limits["MaxRuntimeInSeconds"])

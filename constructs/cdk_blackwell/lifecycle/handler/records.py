@@ -12,7 +12,7 @@ Desired = Literal["running", "stopped", "deleted"]
 RunState = Literal["running", "completed", "failed", "stopped", "refused"]
 AttemptState = Literal["claimed", "submitted", "ended"]
 Action = Literal["resubmit", "finish", "stop"]
-Kind = Literal["launch", "return"]
+Kind = Literal["create", "launch", "remove", "roll_back"]
 Cause = Literal[
     "completed",
     "stopped_by_us",

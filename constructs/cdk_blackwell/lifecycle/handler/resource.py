@@ -88,18 +88,16 @@ def advance(services: Services, event: Event) -> Answer | Waiting:
     if not recorded or owner is None:
         raise LaunchRefused("the job was deleted from its stack while this event was on its way")
     kind = _decide(services, event, owner)
-    if kind == "launch":
+    if event.run_id is not None and kind in ("create", "launch"):
         return _launch(services, event, owner)
-    if kind == "return":
-        return _return(services, event, owner)
+    if kind in ("remove", "roll_back"):
+        return _stop_old(services, event, owner)
     return _done(event, "The definition is recorded; nothing was launched or stopped.")
 
 
 def _decide(services: Services, event: Event, owner: Owner) -> Kind | None:
     """What a changed RunId asks for; decided once per event, None when it did not change."""
     if event.kind == "Update" and event.run_id == event.old_run_id:
-        return None
-    if event.kind == "Create" and event.run_id is None:
         return None
     last = owner.transition
     if last is not None and last.by == event.request_id:
@@ -113,16 +111,20 @@ def _decide(services: Services, event: Event, owner: Owner) -> Kind | None:
 
 
 def _kind(services: Services, event: Event, last: Transition | None) -> Kind:
+    if event.kind == "Create":
+        return "create"
+    # CloudFormation does not say that it rolls back, but then it undoes exactly the last update,
+    # repeats that, or undoes an update that never reached us. It never undoes a rollback.
+    undone = last is not None and (last.after, last.before) == (event.old_run_id, event.run_id)
+    if undone and last is not None and last.kind in ("launch", "remove"):
+        return "roll_back"
     if event.run_id is None:
-        return "return"
+        return "remove"
+    if last is None:
+        return "launch"
     run = services.store.run(event.owner, event.run_id)
     used = run is not None and run.state != "refused"
-    if event.kind == "Create" or last is None:
-        return "launch"
-    # CloudFormation does not say that it rolls back, but then it undoes exactly the last change,
-    # or one that never reached us.
-    undone = last.after == event.old_run_id and last.before == event.run_id
-    return "return" if undone or (used and last.after == event.run_id) else "launch"
+    return "roll_back" if used and last.after == event.run_id else "launch"
 
 
 def _launch(services: Services, event: Event, owner: Owner) -> Answer | Waiting:
@@ -159,13 +161,15 @@ def _refuse_used(services: Services, event: Event) -> None:
         )
 
 
-def _return(services: Services, event: Event, owner: Owner) -> Answer:
+def _stop_old(services: Services, event: Event, owner: Owner) -> Answer:
     """The RunId was removed, or a rollback went back to an earlier one: stop, never relaunch.
 
     A run that was started by hand, not by RunId, is none of the template's business.
     """
     sentences = []
     old = event.old_run_id
+    stopped = False
+    alive: tuple[str, ...] = ()
     if old is not None:
         stopped = services.store.stop_run(event.owner, old)
         alive = stop_attempts(services, services.store.attempts(event.owner, old))
@@ -178,7 +182,7 @@ def _return(services: Services, event: Event, owner: Owner) -> Answer:
             f"Run {event.run_id!r} is not launched again; choose a new run_id to launch one."
         )
     text = " ".join(sentences) or "Nothing had to be stopped."
-    if old is not None and sentences:
+    if old is not None and (stopped or alive):
         services.notifier.tell(
             what="stopped by a deploy",
             job=JobDefinition.from_json(event.definition).job,
