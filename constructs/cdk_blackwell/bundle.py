@@ -29,7 +29,7 @@ class LockedPackage:
 
 @cache
 def bundle_source() -> Path:
-    """Folder with ``launch.py``: inside the wheel, else in the repository; ValueError if neither."""
+    """Folder with ``launch.py``: in the wheel, else in the repository; ValueError if neither."""
     places = (_PACKAGE_ROOT / "_bundle", _PACKAGE_ROOT.parent.parent / "training_scripts")
     for place in places:
         if (place / LAUNCHER_FILE).is_file():

@@ -2,7 +2,7 @@
 
 SageMaker pulls the image and ships the logs from its own side of the network, and S3 calls KMS
 itself for encrypted objects; none of these passes through the job's interfaces, so none needs an
-endpoint here. The controller's Lambda runs outside the VPC.
+endpoint here. The trainer itself calls S3 only. The controller's Lambda runs outside the VPC.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ INTERFACE_ENDPOINTS: Final = (
     InterfaceEndpoint(
         construct_id="Monitoring",
         service=ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
-        why="PutMetricData from the container: metrics whose dimensions outlive a run's name",
+        why="PutMetricData, the one other call a training job's role allows: an own script has no "
+        "other way to publish metrics (this library's travel in the log)",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -12,12 +12,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
-from cdk_blackwell.planning.contracts import METRICS_NAMESPACE
 from cdk_blackwell.planning.metrics import METRICS, Metric
 from constructs import Construct
 
-METRIC_DIMENSION_JOB = "Job"
-"""Stable over runs, unlike the training job's name, so that alarms can watch it."""
+NAMESPACE_OF_JOBS: Final = "/aws/sagemaker/TrainingJobs"
 
 
 def metric_definitions() -> list[dict[str, str]]:
@@ -95,11 +93,21 @@ class TrainingMonitoring(Construct):
             description=f"An attempt of training job {self._job} failed",
         )
 
-    def metric(self, metric: Metric, **props: Any) -> cloudwatch.Metric:
-        """One of the trainer's own metrics, over all runs of this job."""
-        return cloudwatch.Metric(
-            namespace=METRICS_NAMESPACE,
-            metric_name=metric.name,
-            dimensions_map={METRIC_DIMENSION_JOB: self._job},
-            **props,
+    def metric(
+        self, metric: Metric, *, period: Duration | None = None
+    ) -> cloudwatch.MathExpression:
+        """One of the trainer's metrics, a line for each attempt of this job. For dashboards.
+
+        SageMaker files what its metric definitions find under the attempt's own name, which only a
+        launch knows, so this is a search; CloudWatch alarms do not take searches.
+
+        :param period: Default: 5 minutes.
+        """
+        seconds = int((period or Duration.minutes(5)).to_seconds())
+        where = f'{{{NAMESPACE_OF_JOBS},TrainingJobName}} MetricName="{metric.name}"'
+        return cloudwatch.MathExpression(
+            expression=f"SEARCH('{where} TrainingJobName={self._job}', 'Average', {seconds})",
+            label="",
+            period=Duration.seconds(seconds),
+            using_metrics={},
         )

@@ -158,8 +158,8 @@ class TrainingNetwork(Construct):
             assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"),
             description="Writes the training VPC's flow logs",
         )
-        # Rejected traffic only: it shows what a missing rule blocks. Accepted traffic is the training
-        # data itself, in volume.
+        # Rejected traffic only: it shows what a missing rule blocks. Accepted traffic is the
+        # training data itself, in volume.
         ec2.FlowLog(
             self,
             "FlowLog",

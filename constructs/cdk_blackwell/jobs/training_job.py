@@ -35,10 +35,10 @@ from cdk_blackwell.jobs.checks import (
     normalise_dataset_prefix,
 )
 from cdk_blackwell.jobs.request import RequestInputs, build_request, check_definition
+from cdk_blackwell.jobs.run_template import run_template
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition, S3Object
 from cdk_blackwell.lifecycle.run_controller import RunController
 from cdk_blackwell.planning.contracts import (
-    CHANNEL_DATASET,
     DATASET_MANIFEST_FILE,
     SCHEMA_VERSION,
     Tier,
@@ -50,13 +50,9 @@ from cdk_blackwell.planning.metrics import METRICS
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import Plan, make_plan
 from cdk_blackwell.planning.recipes import NO_OVERRIDES, RecipeOverrides
-from cdk_blackwell.planning.run_spec import Checkpoint, Data, Limits, RunSpec
 from constructs import Construct, IDependable
 
-CHECKPOINTS_KEPT: Final = 2
 TOKENS_PER_SECOND: Final = next(m for m in METRICS if m.key == "tokens_per_second")
-_NO_RUN: Final = "sample"
-"""Stands for the run's id while a definition is made; the controller sets the real one."""
 
 
 @jsii.implements(ec2.IConnectable)
@@ -237,30 +233,16 @@ class TrainingJob(Construct):
             monitoring=self.monitoring,
             topic_key=self.encryption_key,
         )
-        run_spec = RunSpec(
-            schema_version=SCHEMA_VERSION,
-            run_id=_NO_RUN,
+        run = run_template(
             job=self.job_name,
-            tier=self.tier,
-            model=model,
-            recipe=self.plan.recipe,
-            layout=self.plan.layout,
-            data=Data(
-                channel=CHANNEL_DATASET,
-                manifest=DATASET_MANIFEST_FILE,
-                validation_sequences=validation_sequences,
-            ),
+            plan=self.plan,
             train_tokens=train_tokens,
-            checkpoint=Checkpoint(
-                interval_seconds=(checkpoint_interval or Duration.minutes(15)).to_seconds(),
-                keep=CHECKPOINTS_KEPT,
-                export=export,
-            ),
-            limits=Limits(
-                in_cluster_restarts=in_cluster_restarts,
-                log_interval_steps=log_interval_steps,
-                validation_interval_steps=validation_interval_steps,
-            ),
+            checkpoint_interval_seconds=(checkpoint_interval or Duration.minutes(15)).to_seconds(),
+            export=export,
+            validation_interval_steps=validation_interval_steps,
+            validation_sequences=validation_sequences,
+            log_interval_steps=log_interval_steps,
+            in_cluster_restarts=in_cluster_restarts,
         )
         self.definition: JobDefinition = JobDefinition(
             schema_version=SCHEMA_VERSION,
@@ -283,7 +265,7 @@ class TrainingJob(Construct):
                     tags={},
                 )
             ),
-            run={key: value for key, value in run_spec.to_dict().items() if key != "run_id"},
+            run=run,
             bundle=S3Object(bucket=bundle.s3_bucket_name, key=bundle.s3_object_key),
             checkpoint_bucket=self.checkpoint_store.bucket.bucket_name,
             dataset_manifest=S3Object(bucket=dataset_bucket.bucket_name, key=manifest_key),
@@ -333,9 +315,14 @@ class TrainingJob(Construct):
         """Let ``grantee`` read this job's runs: checkpoints, progress and exports."""
         return self.checkpoint_store.grant_read(grantee, self.job_name)
 
-    def metric_tokens_per_second(self, **props: Any) -> cloudwatch.Metric:
-        """Training throughput over all GPUs, tokens per second."""
-        return self.monitoring.metric(TOKENS_PER_SECOND, **props)
+    def metric_tokens_per_second(
+        self, *, period: Duration | None = None
+    ) -> cloudwatch.MathExpression:
+        """Training throughput over all GPUs, tokens per second, a line for each attempt.
+
+        For dashboards: it searches by name, and CloudWatch alarms do not take searches.
+        """
+        return self.monitoring.metric(TOKENS_PER_SECOND, period=period)
 
     def on_state_change(
         self,
