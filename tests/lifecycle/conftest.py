@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from moto import mock_aws
 
+from cdk_blackwell.lifecycle.handler import cloudformation
 from tests.lifecycle.world import World
 
 
@@ -18,6 +19,12 @@ def _dummy_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look rarely, for tests that wait an hour."""
+    monkeypatch.setattr(cloudformation, "POLL_SECONDS", (60.0,))
 
 
 @contextmanager

@@ -95,6 +95,7 @@ def test_tells_that_the_run_was_stopped(world: World) -> None:
     assert world.subjects() == ["pretrain a: launched", "pretrain a: stopped"]
 
 
+@pytest.mark.usefixtures("coarse")
 def test_waits_for_the_job_and_then_for_the_interfaces_of_its_own_group(world: World) -> None:
     _training(world)
     begun = world.time.now()
@@ -104,9 +105,10 @@ def test_waits_for_the_job_and_then_for_the_interfaces_of_its_own_group(world: W
     }
     answer = world.cloudformation("Delete")
     assert answer["Status"] == "SUCCESS"
-    assert 900 <= world.time.now() - begun < 930
+    assert 900 <= world.time.now() - begun <= 960
 
 
+@pytest.mark.usefixtures("coarse")
 def test_goes_on_in_new_invocations_before_the_functions_time_is_up(world: World) -> None:
     _training(world)
     world.ec2.interfaces = {"eni-own": (GROUP, world.time.now() + 2400)}
@@ -118,6 +120,7 @@ def test_goes_on_in_new_invocations_before_the_functions_time_is_up(world: World
     assert [answer["Status"] for answer in world.answers[1:]] == ["SUCCESS"]
 
 
+@pytest.mark.usefixtures("coarse")
 def test_a_continuation_delivered_twice_is_one(world: World) -> None:
     _training(world)
     world.ec2.interfaces = {"eni-own": (GROUP, world.time.now() + 1200)}
@@ -128,6 +131,7 @@ def test_a_continuation_delivered_twice_is_one(world: World) -> None:
     assert len(world.answers) == 2
 
 
+@pytest.mark.usefixtures("coarse")
 def test_answers_failed_with_the_jobs_name_at_55_minutes_at_the_latest(world: World) -> None:
     world.sagemaker.STOP_SECONDS = 1e9
     _training(world)
@@ -135,9 +139,10 @@ def test_answers_failed_with_the_jobs_name_at_55_minutes_at_the_latest(world: Wo
     answer = world.cloudformation("Delete")
     assert answer["Status"] == "FAILED"
     assert world.name("a") in answer["Reason"]
-    assert DEADLINE_SECONDS - 60 < world.time.now() - begun <= 55 * 60
+    assert DEADLINE_SECONDS - 120 < world.time.now() - begun <= 55 * 60
 
 
+@pytest.mark.usefixtures("coarse")
 def test_names_the_interfaces_that_do_not_go(world: World) -> None:
     _training(world)
     world.ec2.interfaces = {"eni-own": (GROUP, 1e12)}
@@ -147,6 +152,7 @@ def test_names_the_interfaces_that_do_not_go(world: World) -> None:
     assert world.name("a") in answer["Reason"]
 
 
+@pytest.mark.usefixtures("coarse")
 def test_a_second_delete_goes_on_where_the_first_gave_up(world: World) -> None:
     world.sagemaker.STOP_SECONDS = 70 * 60
     _training(world)

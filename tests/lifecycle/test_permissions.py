@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import string
 
+import pytest
+
 from cdk_blackwell.lifecycle.handler.permissions import PERMISSIONS
 from tests.lifecycle.world import GROUP, World, error
 
@@ -36,6 +38,7 @@ ACTIONS = {
 """IAM actions by operation."""
 
 
+@pytest.mark.usefixtures("coarse")
 def test_every_call_of_a_long_life_is_permitted_and_every_permission_is_used(
     world: World,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.lifecycle.world import World, definition, error
 
 
@@ -135,6 +137,7 @@ def test_a_run_started_by_hand_outlives_a_deploy_that_is_not_about_it(world: Wor
     assert world.sagemaker.alive() == [world.name("hand")]
 
 
+@pytest.mark.usefixtures("coarse")
 def test_an_old_job_that_does_not_stop_fails_the_update_in_time(world: World) -> None:
     world.sagemaker.STOP_SECONDS = 1e9
     world.cloudformation("Create", run_id="a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import logging
 import urllib.error
@@ -90,16 +91,19 @@ def render(answer: Answer, event: Mapping[str, Any], physical_id: str) -> bytes:
         "Data": answer.data,
     }
     text = json.dumps(body).encode()
-    if len(text) > ANSWER_BYTES:
-        # A message among the attributes is worth less than the reason.
-        body["Data"] = {key: value[:200] for key, value in answer.data.items()}
-        text = json.dumps(body).encode()
-    reason = answer.reason
-    while len(text) > ANSWER_BYTES and reason:
-        reason = reason[: max(0, len(reason) - max(1, (len(text) - ANSWER_BYTES) // 6))]
-        body["Reason"] = reason + "..."
-        text = json.dumps(body).encode()
-    return text
+    if len(text) <= ANSWER_BYTES:
+        return text
+    # A message among the attributes is worth less than the reason.
+    body["Data"] = {key: value[:200] for key, value in answer.data.items()}
+
+    def cut(length: int) -> bytes:
+        return json.dumps({**body, "Reason": answer.reason[:length] + "..."}).encode()
+
+    # Escaping makes characters differ in size, so the longest that fits is searched for.
+    too_long = bisect.bisect_left(
+        range(len(answer.reason) + 1), True, key=lambda length: len(cut(length)) > ANSWER_BYTES
+    )
+    return cut(max(0, too_long - 1))
 
 
 Put = Callable[[str, bytes], None]

@@ -36,7 +36,7 @@ GRANTS_SECONDS: Final = 60.0
 
 GRANTS_PAUSE_SECONDS: Final = 5.0
 
-POLL_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 15.0)
+POLL_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 15.0, 15.0, 15.0, 30.0)
 """Pauses between steps; the last one repeats."""
 
 HOP: Final = "cdk_blackwell_hop"
