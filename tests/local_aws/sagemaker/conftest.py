@@ -1,131 +1,16 @@
-"""A moto server with the embedded SageMaker, and small jobs to run on it."""
+"""A moto server with the embedded SageMaker in it."""
 
 from __future__ import annotations
 
-import shlex
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cdk_blackwell.local.sagemaker import SageMakerRuntime, Timing, install
-
-REGION = "us-west-2"
-BUCKET = "job-bucket"
-WAIT_SECONDS = 60.0
-"""Only how long a broken test may hang; no test depends on it."""
-
-
-@dataclass(kw_only=True)
-class Sagemaker:
-    """The embedded SageMaker as its users see it."""
-
-    endpoint_url: str
-    state_dir: Path
-    runtime: SageMakerRuntime
-    events: list[dict[str, Any]] = field(default_factory=list)
-
-    def client(self, service: str) -> Any:
-        return boto3.client(service, region_name=REGION, endpoint_url=self.endpoint_url)  # type: ignore[call-overload]
-
-    @property
-    def api(self) -> Any:
-        return self.client("sagemaker")
-
-    @property
-    def s3(self) -> Any:
-        return self.client("s3")
-
-    def folder(self, name: str) -> Path:
-        return self.state_dir / "training-jobs" / name
-
-    def root(self, name: str) -> Path:
-        return self.folder(name) / "root"
-
-    def run(self, script: str, *, name: str = "job", **members: Any) -> dict[str, Any]:
-        """Create a job that runs a shell script, and wait for its end."""
-        self.start(script, name=name, **members)
-        return self.wait(name)
-
-    def start(self, script: str, *, name: str = "job", **members: Any) -> None:
-        self.api.create_training_job(**request(script, name=name, **members))
-
-    def wait(self, name: str = "job") -> dict[str, Any]:
-        """The description of the job once it is over."""
-        wait_until(lambda: self.describe(name)["TrainingJobStatus"] in ENDS)
-        return self.describe(name)
-
-    def describe(self, name: str = "job") -> dict[str, Any]:
-        answer: dict[str, Any] = self.api.describe_training_job(TrainingJobName=name)
-        return answer
-
-    def put(self, key: str, content: str = "x") -> None:
-        self.s3.put_object(Bucket=BUCKET, Key=key, Body=content.encode())
-
-    def keys(self, prefix: str = "") -> list[str]:
-        found = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        return [item["Key"] for item in found]
-
-    def read(self, key: str) -> str:
-        text: str = self.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read().decode()
-        return text
-
-    def states(self, name: str = "job") -> list[tuple[str, str]]:
-        """Status and secondary status of each event so far, as they were published."""
-        return [
-            (event["detail"]["TrainingJobStatus"], event["detail"]["SecondaryStatus"])
-            for event in list(self.events)
-            if event["detail"]["TrainingJobName"] == name
-        ]
-
-
-ENDS = {"Completed", "Failed", "Stopped"}
-
-
-def request(script: str, *, name: str = "job", **members: Any) -> dict[str, Any]:
-    """The smallest useful CreateTrainingJob request around ``script``."""
-    return {
-        "TrainingJobName": name,
-        "AlgorithmSpecification": {
-            "TrainingImage": "123456789012.dkr.ecr.us-west-2.amazonaws.com/image:1",
-            "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["/bin/bash", "-c"],
-            "ContainerArguments": [script],
-        },
-        "RoleArn": "arn:aws:iam::123456789012:role/training-role",
-        "OutputDataConfig": {
-            "S3OutputPath": f"s3://{BUCKET}/out/",
-            "CompressionType": "NONE",
-        },
-        "ResourceConfig": {"InstanceType": "ml.p6-b200.48xlarge", "InstanceCount": 1},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
-        **members,
-    }
-
-
-def s3_channel(name: str, uri: str) -> dict[str, Any]:
-    return {
-        "ChannelName": name,
-        "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": uri}},
-    }
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_true():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.05)
-
-
-def python(code: str) -> str:
-    """A shell line that replaces the shell by Python running ``code``."""
-    return f"exec python3 -c {shlex.quote(code)}"
+from cdk_blackwell.local.sagemaker import Timing, install
+from tests.local_aws.sagemaker.embedded import BUCKET, REGION, Sagemaker
 
 
 @pytest.fixture(scope="module")
@@ -144,19 +29,18 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def sagemaker(server: str, tmp_path: Path) -> Iterator[Sagemaker]:
-    events: list[dict[str, Any]] = []
-    runtime = install(
+    embedded = Sagemaker(endpoint_url=server, state_dir=tmp_path)
+    embedded.runtime = install(
         state_dir=tmp_path,
         processes_per_host=2,
-        emit=lambda region, account, event: events.append(event),
+        emit=embedded.emit,
         endpoint_url=lambda: server,
         timing=Timing(stop_grace_seconds=2.0, sync_seconds=0.2, poll_seconds=0.05),
     )
-    embedded = Sagemaker(endpoint_url=server, state_dir=tmp_path, runtime=runtime, events=events)
     embedded.s3.create_bucket(
         Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
     )
     yield embedded
-    runtime.shutdown()
+    embedded.runtime.shutdown()
     reset = urllib.request.Request(f"{server}/moto-api/reset", method="POST")
     urllib.request.urlopen(reset).close()

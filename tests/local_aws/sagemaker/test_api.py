@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_aws.sagemaker.conftest import BUCKET, Sagemaker, request
+from tests.local_aws.sagemaker.embedded import BUCKET, Sagemaker, request
 
 FULL_REQUEST_MEMBERS: dict[str, Any] = {
     "HyperParameters": {"sequence_length": "1024"},

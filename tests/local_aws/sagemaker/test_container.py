@@ -13,7 +13,7 @@ import pytest
 
 from cdk_blackwell.local.sagemaker import channels
 from cdk_blackwell.local.sagemaker.logs import LOG_GROUP
-from tests.local_aws.sagemaker.conftest import BUCKET, Sagemaker, python, s3_channel
+from tests.local_aws.sagemaker.embedded import BUCKET, Sagemaker, python, s3_channel
 
 
 def test_configuration_files(sagemaker: Sagemaker) -> None:

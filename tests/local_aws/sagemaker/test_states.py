@@ -10,13 +10,15 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from cdk_blackwell.local.sagemaker import container_init
+from cdk_blackwell.local.sagemaker import job as job_module
 from cdk_blackwell.local.sagemaker.runtime import RuntimeEndedError
-from tests.local_aws.sagemaker.conftest import Sagemaker, python, request, wait_until
+from tests.local_aws.sagemaker.embedded import Sagemaker, python, request, wait_until
 
 OBEDIENT = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
@@ -77,15 +79,37 @@ def test_event_is_what_eventbridge_sends(sagemaker: Sagemaker) -> None:
 
 def test_job_is_described_as_soon_as_its_first_event_is_out(sagemaker: Sagemaker) -> None:
     seen: list[str] = []
-    object.__setattr__(
-        sagemaker.runtime.settings,
-        "emit",
-        lambda region, account, event: seen.append(
+    sagemaker.listeners.append(
+        lambda event: seen.append(
             sagemaker.describe(event["detail"]["TrainingJobName"])["TrainingJobArn"]
-        ),
+        )
     )
     sagemaker.run("true")
     wait_until(lambda: len(seen) == 5)
+
+
+def test_event_that_cannot_be_published_does_not_hold_back_the_next(sagemaker: Sagemaker) -> None:
+    def refuse_the_first(event: dict[str, Any]) -> None:
+        if event["detail"]["SecondaryStatus"] == "Starting":
+            raise OSError("nobody listens")
+
+    sagemaker.listeners.append(refuse_the_first)
+    assert sagemaker.run("true")["TrainingJobStatus"] == "Completed"
+    wait_until(lambda: len(sagemaker.states()) == 4)
+    assert sagemaker.states()[0] == ("InProgress", "Downloading")
+
+
+def test_job_stopped_before_its_container_runs_never_trains(
+    sagemaker: Sagemaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_meanwhile(needed: int, folder: Path) -> None:
+        sagemaker.api.stop_training_job(TrainingJobName="job")
+
+    monkeypatch.setattr(job_module, "check_disk", stop_meanwhile)
+    assert sagemaker.run("echo trained")["TrainingJobStatus"] == "Stopped"
+    assert not (sagemaker.folder("job") / "log.txt").exists()
+    wait_until(lambda: len(sagemaker.states()) == 3)
+    assert sagemaker.states()[-1] == ("Stopped", "Stopped")
 
 
 def test_stop_is_sigterm_and_then_uploads(sagemaker: Sagemaker) -> None:

@@ -10,7 +10,7 @@ import pytest
 from cdk_blackwell.local.sagemaker.errors import JobFailedError
 from cdk_blackwell.local.sagemaker.file_system import resolve_directory
 from cdk_blackwell.local.sagemaker.settings import Clients
-from tests.local_aws.sagemaker.conftest import BUCKET, Sagemaker, wait_until
+from tests.local_aws.sagemaker.embedded import BUCKET, Sagemaker, wait_until
 
 CHECKPOINTS = {"S3Uri": f"s3://{BUCKET}/run/checkpoints/", "LocalPath": "/opt/ml/checkpoints"}
 
