@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdk_blackwell.planning.cost import worst_case_usd
 from cdk_blackwell.planning.errors import PlanError
@@ -95,9 +98,18 @@ def test_without_a_price_no_cost_is_invented() -> None:
         ({"hourly_price_usd": 0.0}, "hourly_price_usd"),
         ({"hourly_price_usd": float("nan")}, "hourly_price_usd"),
         ({"overrides": RecipeOverrides(micro_batch_size=3)}, "micro_batch_size is 3"),
+        ({"overrides": RecipeOverrides(micro_batch_size="x")}, "must divide the 128"),  # type: ignore
+        ({"global_batch_tokens": 10**30}, "global_batch_tokens"),
         ({"overrides": RecipeOverrides(micro_batch_size=0)}, "micro_batch_size is 0"),
         ({"overrides": RecipeOverrides(activation_checkpointing="some")}, "every:K"),
-        ({"overrides": RecipeOverrides(micro_batch_size=128)}, "leave micro_batch_size"),
+        ({"overrides": RecipeOverrides(micro_batch_size=128)}, r"use micro_batch_size \d+ \("),
+        ({"overrides": RecipeOverrides(activation_checkpointing=4)}, "every:K"),  # type: ignore
+        ({"overrides": RecipeOverrides(precision="fp8")}, "bf16, fp32"),  # type: ignore
+        ({"overrides": RecipeOverrides(seed=-1)}, "seed is -1"),
+        ({"overrides": RecipeOverrides(compile=1)}, "compile is 1"),  # type: ignore
+        ({"overrides": RecipeOverrides(optimizer=1)}, "give an Optimizer"),  # type: ignore
+        ({"model": "llama"}, "ModelShape.preset"),
+        ({"hourly_price_usd": True}, "hourly_price_usd is True"),
         ({"overrides": RecipeOverrides(loss_chunks=0)}, "loss_chunks is 0"),
     ],
 )
@@ -110,6 +122,49 @@ def test_a_wish_that_cannot_be_planned_is_refused_with_the_way_out(
 
 def test_a_suggested_global_batch_passes() -> None:
     make_plan(**{**WISH, "global_batch_tokens": 4_227_072})
+
+
+@given(
+    micro_batch_size=st.sampled_from([None, 1, 2, 4, 8, 16, 32, 64, 128]),
+    activation_checkpointing=st.sampled_from([None, "none", "selective", "full", "every:2"]),
+    loss_chunks=st.sampled_from([None, 1, 8]),
+    precision=st.sampled_from([None, "bf16", "fp32"]),
+    sequence_length=st.sampled_from([2048, 8192, 32_768]),
+)
+@settings(deadline=None)
+def test_a_plan_fits_and_every_suggested_change_does_too(
+    sequence_length: int, **pinned: Any
+) -> None:
+    wish = {**WISH, "sequence_length": sequence_length, "global_batch_tokens": 2**25}
+    overrides = RecipeOverrides(**pinned)
+    try:
+        plan = make_plan(**wish, overrides=overrides)
+    except PlanError as error:
+        message = str(error)
+        suggestions = message.partition(": use ")[2]
+        assert suggestions, message
+        for suggestion in suggestions.split(" or "):
+            values = {
+                name: value.replace(",", "")
+                for name, value in re.findall(
+                    r"(micro_batch_size|activation_checkpointing|loss_chunks|precision|"
+                    r"sequence_length) (\S+)",
+                    suggestion,
+                )
+            }
+            assert values, message
+            length = int(values.pop("sequence_length", sequence_length))
+            changes: dict[str, Any] = {
+                name: int(value) if value.isdecimal() else value for name, value in values.items()
+            }
+            again = make_plan(
+                **{**wish, "sequence_length": length}, overrides=replace(overrides, **changes)
+            )
+            assert again.memory.fits
+            assert f"({again.memory.reserved_gib:.1f} GiB)" in suggestion
+    else:
+        assert plan.memory.fits
+        assert plan.memory.reserved_gib >= plan.memory.allocated_gib
 
 
 def test_the_printed_object_has_the_documented_keys() -> None:

@@ -16,7 +16,7 @@ def checkpointing_interval(activation_checkpointing: str) -> int | None:
         return None
     if activation_checkpointing == "full":
         return 1
-    match = _EVERY.fullmatch(activation_checkpointing)
+    match = _EVERY.fullmatch(str(activation_checkpointing))
     if match is None:
         raise ValueError(
             f"activation_checkpointing is {activation_checkpointing!r}; allowed are "

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 MAXIMUM_DIMENSION: Final = 10**7
 """Above any real vocabulary or width; catches slips such as 10**30."""
+MAXIMUM_ROPE_THETA: Final = 1e12
+MAXIMUM_NAME_LENGTH: Final = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,13 +19,33 @@ class RopeScaling:
 
     Wavelengths longer than ``original_max_position_embeddings / low_freq_factor`` are divided by
     ``factor``, those shorter than ``original_max_position_embeddings / high_freq_factor`` are
-    kept, and those between are blended linearly.
+    kept, and those between are blended linearly in the number of turns that
+    ``original_max_position_embeddings`` positions make.
     """
 
     factor: float
+    """How much longer than originally trained a context may be, 1 or more."""
     low_freq_factor: float
     high_freq_factor: float
+    """Turns below which a wave is stretched in full and above which it is not; low < high."""
     original_max_position_embeddings: int
+    """Positions the model was first trained on."""
+
+    def __post_init__(self) -> None:
+        for name in ("factor", "low_freq_factor", "high_freq_factor"):
+            _check_number("rope_scaling", name, getattr(self, name), most=1e6)
+        _check_whole(
+            "rope_scaling",
+            "original_max_position_embeddings",
+            self.original_max_position_embeddings,
+        )
+        if self.factor < 1:
+            raise ValueError(f"rope_scaling factor is {self.factor}; it stretches by 1 or more")
+        if self.low_freq_factor >= self.high_freq_factor:
+            raise ValueError(
+                f"rope_scaling low_freq_factor is {self.low_freq_factor}; it must be below "
+                f"high_freq_factor {self.high_freq_factor}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,26 +63,27 @@ class ModelShape:
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
+    """Attention heads of this width; ``heads * head_dim`` need not be ``hidden_size``."""
     max_position_embeddings: int
+    """Longest sequence the model was made for."""
     rope_theta: float
+    """Base of the rotary wavelengths."""
     rms_norm_eps: float
     tie_word_embeddings: bool
+    """The output projection is the input embedding."""
     rope_scaling: RopeScaling | None = None
+    """Llama 3's stretching of the rotary frequencies; None leaves them as they are."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= MAXIMUM_NAME_LENGTH:
+            raise ValueError(
+                f"model name is {str(self.name)[:40]!r}; give 1 to {MAXIMUM_NAME_LENGTH} characters"
+            )
         for field in fields(self):
-            value = getattr(self, field.name)
             if field.type == "int":
-                if isinstance(value, bool) or not isinstance(value, int):
-                    raise ValueError(f"model {field.name} is {value!r}; a whole number is needed")
-                if not 1 <= value <= MAXIMUM_DIMENSION:
-                    raise ValueError(
-                        f"model {field.name} is {value}; allowed are 1 to {MAXIMUM_DIMENSION:,}"
-                    )
-        for name in ("rope_theta", "rms_norm_eps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                raise ValueError(f"model {name} is {value!r}; a number above 0 is needed")
+                _check_whole("model", field.name, getattr(self, field.name))
+        _check_number("model", "rope_theta", self.rope_theta, most=MAXIMUM_ROPE_THETA)
+        _check_number("model", "rms_norm_eps", self.rms_norm_eps, most=1.0)
         if not isinstance(self.tie_word_embeddings, bool):
             raise ValueError(
                 f"model tie_word_embeddings is {self.tie_word_embeddings!r}; give true or false"
@@ -73,6 +96,8 @@ class ModelShape:
             )
         if self.head_dim % 2:
             raise ValueError(f"model head_dim is {self.head_dim}; RoPE needs an even number")
+        if self.rope_scaling is not None and not isinstance(self.rope_scaling, RopeScaling):
+            raise ValueError(f"model rope_scaling is {self.rope_scaling!r}; give a RopeScaling")
 
     @property
     def key_value_size(self) -> int:
@@ -139,3 +164,18 @@ class ModelShape:
         from cdk_blackwell.planning.hugging_face import write_config
 
         return write_config(self)
+
+
+def _check_whole(owner: str, name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{owner} {name} is {value!r}; a whole number is needed")
+    if not 1 <= value <= MAXIMUM_DIMENSION:
+        raise ValueError(f"{owner} {name} is {value}; allowed are 1 to {MAXIMUM_DIMENSION:,}")
+
+
+def _check_number(owner: str, name: str, value: object, *, most: float) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value <= most:  # type: ignore[operator]
+        raise ValueError(
+            f"{owner} {name} is {value!r}; a number above 0 and up to {most:g} is needed"
+        )

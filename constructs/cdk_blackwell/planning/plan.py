@@ -5,27 +5,28 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.cost import CostEstimate, estimate_cost
 from cdk_blackwell.planning.errors import PlanError
+from cdk_blackwell.planning.fit import Wish, fit
 from cdk_blackwell.planning.hardware import P6_B200
-from cdk_blackwell.planning.memory import MemoryEstimate, estimate_memory
+from cdk_blackwell.planning.memory import MemoryEstimate
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import (
-    CHECKPOINTING_LADDER,
     MAXIMUM_SEQUENCE_LENGTH,
     NO_OVERRIDES,
     SMALL_TIER_PARAMETERS,
     RecipeOverrides,
-    default_loss_chunks,
-    default_optimizer,
 )
 from cdk_blackwell.planning.run_spec import Layout, Recipe
 from cdk_blackwell.planning.throughput import ThroughputEstimate, estimate_throughput
 
 MAXIMUM_TOKENS: Final = 10**15
 """Above any run of this size class; catches slips in the number of zeros."""
+MAXIMUM_BATCH_TOKENS: Final = 10**10
+"""Above any useful global batch (Llama 3 ended at 16 million)."""
+MAXIMUM_HOURLY_PRICE_USD: Final = 10_000
+"""Far above any instance's price; catches slips such as cents or a price per day."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,11 @@ def make_plan(
     hourly_price_usd: float | None = None,
 ) -> Plan:
     """Choose what was left open, predict the rest, and refuse what cannot work (PlanError)."""
+    if not isinstance(model, ModelShape):
+        raise PlanError(
+            f"model is {model!r}; give ModelShape.preset(name), "
+            "ModelShape.from_hugging_face_config(path) or explicit fields"
+        )
     if tier != "small":
         raise PlanError(f"tier {tier!r} cannot be planned yet: this version has 'small' only")
     if model.parameter_count > SMALL_TIER_PARAMETERS:
@@ -83,29 +89,27 @@ def make_plan(
             "enough up to 7B parameters: leave instance_count out"
         )
     _check_whole("sequence_length", sequence_length, MAXIMUM_SEQUENCE_LENGTH)
-    _check_whole("global_batch_tokens", global_batch_tokens, MAXIMUM_TOKENS)
+    _check_whole("global_batch_tokens", global_batch_tokens, MAXIMUM_BATCH_TOKENS)
     _check_whole("train_tokens", train_tokens, MAXIMUM_TOKENS)
-    if hourly_price_usd is not None and not 0 < hourly_price_usd < 1e6:
-        raise PlanError(f"hourly_price_usd is {hourly_price_usd!r}; a price above 0 is needed")
+    _check_price(hourly_price_usd)
 
     gpus = instance_count * P6_B200.gpus
-    share = _sequences_per_gpu(global_batch_tokens, sequence_length, gpus)
+    _check_global_batch(global_batch_tokens, sequence_length, gpus)
     layout = Layout(
         shard_gpus=P6_B200.gpus,
         replicas=instance_count,
         context_parallel=1,
         tensor_parallel=1,
     )
-    if overrides.loss_chunks is not None:
-        _check_whole("loss_chunks", overrides.loss_chunks, global_batch_tokens)
-    recipe, memory = _fit(
-        model,
-        sequence_length=sequence_length,
-        global_batch_tokens=global_batch_tokens,
-        train_tokens=train_tokens,
-        share=share,
-        layout=layout,
-        overrides=overrides,
+    recipe, memory = fit(
+        Wish(
+            model=model,
+            sequence_length=sequence_length,
+            global_batch_tokens=global_batch_tokens,
+            train_tokens=train_tokens,
+            layout=layout,
+            overrides=overrides,
+        )
     )
     throughput = estimate_throughput(
         model, sequence_length=sequence_length, precision=recipe.precision
@@ -132,7 +136,18 @@ def _check_whole(name: str, value: object, maximum: int) -> None:
         raise PlanError(f"{name} is {value!r}; a whole number from 1 to {maximum:,} is needed")
 
 
-def _sequences_per_gpu(global_batch_tokens: int, sequence_length: int, gpus: int) -> int:
+def _check_price(price: float | None) -> None:
+    if price is None:
+        return
+    number = isinstance(price, (int, float)) and not isinstance(price, bool)
+    if not number or not 0 < price <= MAXIMUM_HOURLY_PRICE_USD:
+        raise PlanError(
+            f"hourly_price_usd is {price!r}; give US dollars per instance and hour, above 0 and up "
+            f"to {MAXIMUM_HOURLY_PRICE_USD:,}, or leave it out"
+        )
+
+
+def _check_global_batch(global_batch_tokens: int, sequence_length: int, gpus: int) -> None:
     unit = sequence_length * gpus
     if global_batch_tokens % unit:
         below, above = global_batch_tokens // unit * unit, (global_batch_tokens // unit + 1) * unit
@@ -141,100 +156,6 @@ def _sequences_per_gpu(global_batch_tokens: int, sequence_length: int, gpus: int
             f"global_batch_tokens is {global_batch_tokens:,}; it must be a multiple of "
             f"sequence_length {sequence_length:,} x {gpus} GPUs = {unit:,}: use {nearest}"
         )
-    return global_batch_tokens // unit
-
-
-def _fit(
-    model: ModelShape,
-    *,
-    sequence_length: int,
-    global_batch_tokens: int,
-    train_tokens: int,
-    share: int,
-    layout: Layout,
-    overrides: RecipeOverrides,
-) -> tuple[Recipe, MemoryEstimate]:
-    """The least checkpointing that fits one sequence, then the largest micro-batch."""
-    train_steps = -(-train_tokens // global_batch_tokens)
-    optimizer = overrides.optimizer or default_optimizer(model, train_steps=train_steps)
-    rungs, sizes = _checkpointing_choices(overrides), _micro_batch_choices(overrides, share)
-    compiled = True if overrides.compile is None else overrides.compile
-    smallest: MemoryEstimate | None = None
-    for rung in rungs:
-        for size in sizes:
-            tokens = size * sequence_length
-            chunks = (
-                default_loss_chunks(model, tokens=tokens)
-                if overrides.loss_chunks is None
-                else overrides.loss_chunks
-            )
-            recipe = Recipe(
-                precision=overrides.precision or "bf16",
-                sequence_length=sequence_length,
-                global_batch_tokens=global_batch_tokens,
-                micro_batch_size=size,
-                activation_checkpointing=rung,
-                loss_chunks=chunks,
-                compile=compiled,
-                seed=0 if overrides.seed is None else overrides.seed,
-                optimizer=optimizer,
-            )
-            memory = estimate_memory(
-                model,
-                tokens=tokens,
-                sequence_length=sequence_length,
-                shard_gpus=layout.shard_gpus,
-                activation_checkpointing=rung,
-                loss_chunks=chunks,
-                precision=recipe.precision,
-                compiled=compiled,
-                accumulates=size < share,
-            )
-            if memory.fits:
-                return recipe, memory
-            if smallest is None or memory.reserved_gib < smallest.reserved_gib:
-                smallest = memory
-    assert smallest is not None
-    raise PlanError(
-        f"{model.name} at {sequence_length:,} tokens needs {smallest.reserved_gib:.1f} GiB per GPU "
-        f"of {smallest.budget_gib:.1f} GiB with activation_checkpointing {rungs[-1]} and "
-        f"micro_batch_size {sizes[-1]}: "
-        + (
-            "leave micro_batch_size and activation_checkpointing to the recipe"
-            if overrides.micro_batch_size or overrides.activation_checkpointing
-            else "use a shorter sequence_length"
-        )
-    )
-
-
-def _checkpointing_choices(overrides: RecipeOverrides) -> tuple[str, ...]:
-    wanted = overrides.activation_checkpointing
-    if wanted is None:
-        return CHECKPOINTING_LADDER
-    try:
-        checkpointing_interval(wanted)
-    except ValueError as error:
-        raise PlanError(str(error)) from error
-    return (wanted,)
-
-
-def _micro_batch_choices(overrides: RecipeOverrides, share: int) -> tuple[int, ...]:
-    """Divisors of each GPU's share of the global batch, largest first."""
-    divisors = _divisors(share)
-    wanted = overrides.micro_batch_size
-    if wanted is None:
-        return divisors
-    if isinstance(wanted, bool) or wanted not in divisors:
-        raise PlanError(
-            f"micro_batch_size is {wanted!r}; each GPU has {share} sequences per step, so allowed "
-            f"are {', '.join(map(str, sorted(divisors)[:12]))}"
-        )
-    return (wanted,)
-
-
-def _divisors(number: int) -> tuple[int, ...]:
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return tuple(sorted({*small, *(number // d for d in small)}, reverse=True))
 
 
 def _warnings(
