@@ -183,7 +183,7 @@ class EventBus:
 
 
 def target_input(target: dict[str, Any], event: dict[str, Any]) -> str:
-    """What a target gets: the event, or what its Input, InputPath or InputTransformer make of it."""
+    """What a target gets: the event, or what Input, InputPath or InputTransformer make of it."""
     if target.get("Input"):
         return str(target["Input"])
     if target.get("InputPath"):

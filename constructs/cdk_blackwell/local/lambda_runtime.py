@@ -20,6 +20,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -214,10 +215,8 @@ class LambdaRuntime:
         moment = int(time.time() * 1000)
         try:
             if group.startswith("/aws/lambda/"):
-                try:
+                with suppress(logs.exceptions.ResourceAlreadyExistsException):
                     logs.create_log_group(logGroupName=group)
-                except logs.exceptions.ResourceAlreadyExistsException:
-                    pass
             logs.create_log_stream(logGroupName=group, logStreamName=stream)
             logs.put_log_events(
                 logGroupName=group,
@@ -336,7 +335,7 @@ def invoke_asynchronously(
 
 
 def find_function(account: str, region: str, function: str) -> Any:
-    """moto's ``LambdaFunction`` by name or ARN; moto's ResourceNotFound error when there is none."""
+    """moto's ``LambdaFunction`` by name or ARN; its ResourceNotFound error when there is none."""
     from moto.awslambda.models import lambda_backends
 
     return lambda_backends[account][region].get_function(function)

@@ -19,7 +19,7 @@ REPLACED_NAMES: Final = (
     ("moto.awslambda.models", "lambda_backends"),
     ("moto.cloudformation.urls", "url_paths"),
     ("moto.cloudtrail.responses", "CloudTrailResponse.dispatch"),
-    ("moto.core.exceptions", "ServiceException"),
+    ("moto.cloudformation.exceptions", "CloudFormationError"),
     ("moto.core.responses", "ActionResult"),
     ("moto.core.responses", "BaseResponse._get_param"),
     ("moto.core.responses", "EmptyResult"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import unquote, urlparse
 
-from moto.core.exceptions import ServiceException
+from moto.cloudformation.exceptions import CloudFormationError
 from moto.core.responses import ActionResult, BaseResponse, EmptyResult
 
 from cdk_blackwell.local.cloudformation.changesets import (
@@ -35,7 +35,8 @@ DELETABLE_NOT = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS
 
 
 def _refuse(message: str, code: str = "ValidationError") -> NoReturn:
-    error = ServiceException(message)
+    # A class of moto's own module: moto finds the service of an error by its module.
+    error = CloudFormationError(message)
     error.code = code
     raise error
 

@@ -37,7 +37,7 @@ class _Wait:
 _waiting: dict[str, _Wait] = {}
 
 
-class CustomResourceFailed(ResourceError):
+class CustomResourceFailedError(ResourceError):
     """The function answered FAILED; what it made, if anything, has to be deleted."""
 
     def __init__(self, reason: str, physical_id: str = "") -> None:
@@ -119,7 +119,7 @@ class CustomResource:
         physical_id = str(answer.get("PhysicalResourceId") or (made.physical_id if made else ""))
         if answer["Status"] == "FAILED":
             reason = answer.get("Reason") or "the function gave no Reason"
-            raise CustomResourceFailed(
+            raise CustomResourceFailedError(
                 f"Received response status [FAILED] from custom resource. Message returned:"
                 f" {reason} (RequestId: {token})",
                 physical_id if kind == "Create" else "",

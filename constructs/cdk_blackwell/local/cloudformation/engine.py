@@ -32,10 +32,11 @@ from cdk_blackwell.local.world import World
 
 _log = logging.getLogger(__name__)
 
+_FAILED = "The following resource(s) failed to"
 EXPECTED_ERRORS = (ResourceError, TemplateError, ClientError, BotoCoreError)
 
 
-class OperationFailed(Exception):
+class OperationFailedError(Exception):
     """A resource failed; the stack has to go back."""
 
 
@@ -89,7 +90,7 @@ class Engine:
                 if scope.includes(definition):
                     self._create_resource(stack, stack.request, scope, name)
             self._freeze_outputs(stack, stack.request, scope)
-        except (TemplateError, OperationFailed) as error:
+        except (TemplateError, OperationFailedError) as error:
             if stack.request.disable_rollback:
                 stack.add_event("CREATE_FAILED", str(error))
                 return
@@ -117,7 +118,7 @@ class Engine:
         except EXPECTED_ERRORS as error:
             resource.physical_id = getattr(error, "physical_id", "")
             stack.add_event("CREATE_FAILED", _reason(error), resource)
-            raise OperationFailed(
+            raise OperationFailedError(
                 f"The following resource(s) failed to create: [{name}]."
             ) from None
         _record(resource, made)
@@ -142,7 +143,7 @@ class Engine:
                 else:
                     self._update_resource(stack, request, scope, name, undo, replaced)
             self._freeze_outputs(stack, request, scope)
-        except (TemplateError, OperationFailed) as error:
+        except (TemplateError, OperationFailedError) as error:
             self._roll_update_back(stack, error, before, undo)
             return
         stack.request = request
@@ -176,7 +177,7 @@ class Engine:
             made = kind.update(context, _made(old), old.properties, properties)
         except EXPECTED_ERRORS as error:
             stack.add_event("UPDATE_FAILED", _reason(error), resource)
-            raise OperationFailed(
+            raise OperationFailedError(
                 f"The following resource(s) failed to update: [{name}]."
             ) from None
         _record(resource, made)
@@ -251,7 +252,7 @@ class Engine:
                 del stack.resources[name]
         if not failed:
             return ""
-        return f"The following resource(s) failed to delete: [{', '.join(failed)}]."
+        return f"{_FAILED} delete: [{', '.join(failed)}]."
 
     def _delete_resource(self, stack: Stack, resource: Resource) -> bool:
         stack.add_event("DELETE_IN_PROGRESS", resource=resource)
