@@ -51,6 +51,11 @@ def test_losses_are_drawn_from_low_to_high() -> None:
     assert sparkline([], width=10) == ""
 
 
+def test_a_validation_alone_is_no_progress_to_draw() -> None:
+    attempt = Attempt(name="job-1", metrics=[{"step": 0, "validation_loss": 8.3}])
+    assert describe(attempt) == "job-1: starting"
+
+
 def test_progress_fits_the_screen() -> None:
     assert "step 20/200" in describe(attempt_with(5.0, 4.0))
     assert len(describe(attempt_with(5.0))) < 80
@@ -102,7 +107,7 @@ def test_too_little_disk_is_said_before_anything_starts(
 
 def test_outside_a_clone_the_demo_says_where_to_run_it(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="clone of the repository"):
-        check_tools(tmp_path, "")
+        check_tools(tmp_path)
 
 
 def test_a_command_and_its_children_end_with_the_caller(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,10 @@ def demo(
     from cdk_blackwell.planning.model_shape import ModelShape
 
     application = Path.cwd()
-    check_tools(application, os.environ.get("PATH"))
+    # The tools that `make setup` installed come before any others of the same names.
+    own = [str(Path(sys.executable).parent), str(application / "node_modules" / ".bin")]
+    os.environ["PATH"] = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
+    check_tools(application)
     try:
         shape = ModelShape.preset(model)
     except ValueError as error:

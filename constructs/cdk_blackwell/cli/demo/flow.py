@@ -17,7 +17,7 @@ from cdk_blackwell.cli.demo.settings import DemoFolders
 from cdk_blackwell.cli.demo.summary import Summary
 from cdk_blackwell.cli.demo.training import Attempt, RunWatcher, kill_workers
 from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
-from cdk_blackwell.local.aws import ACCOUNT, LocalAws
+from cdk_blackwell.local.aws import LocalAws, LocalAwsError
 from cdk_blackwell.planning.contracts import RunLocation
 from cdk_blackwell.planning.model_shape import ModelShape
 
@@ -42,12 +42,7 @@ class Demo:
         )
         try:
             with self.screen.phase("embedded_aws", "Start the embedded AWS") as phase:
-                aws = LocalAws(
-                    state_dir=self.folders.aws_state,
-                    port=port,
-                    region=settings.REGION,
-                    processes_per_host=settings.RANKS,
-                )
+                aws = self._start_aws(port)
                 phase.outcome = aws.endpoint_url
             with aws:
                 self._use(aws, preparation)
@@ -61,6 +56,17 @@ class Demo:
             self.summary.requests = verify.received_requests(self.folders.aws_state)
             self.summary.seconds = self.screen.seconds
             self.summary.write(self.folders.summary)
+
+    def _start_aws(self, port: int) -> LocalAws:
+        try:
+            return LocalAws(
+                state_dir=self.folders.aws_state,
+                port=port,
+                region=settings.REGION,
+                processes_per_host=settings.RANKS,
+            )
+        except LocalAwsError as error:
+            raise CommandError(str(error)) from error
 
     def _lay_out(self) -> None:
         root = self.folders.root
@@ -95,7 +101,7 @@ class Demo:
             wheelhouse = self.application / "wheelhouse"
             cdk.synth(settings.context(folders=self.folders, wheelhouse=wheelhouse), phase)
         with self.screen.phase("bootstrap", "cdk bootstrap") as phase:
-            cdk.bootstrap(ACCOUNT, settings.REGION, phase)
+            cdk.bootstrap(aws.account, settings.REGION, phase)
         foundation = self._deploy(cdk, settings.FOUNDATION_STACK)
         self._fill_dataset(aws, preparation, bucket=foundation["DatasetBucket"])
         outputs = self._deploy(cdk, settings.JOB_STACK)
@@ -231,9 +237,9 @@ class Demo:
 
 def describe(attempt: Attempt) -> str:
     """One line on where an attempt is."""
-    if not attempt.metrics:
+    if not attempt.training_lines:
         return f"{attempt.name}: {attempt.secondary_status.lower()}"
-    line = attempt.metrics[-1]
+    line = attempt.training_lines[-1]
     share = attempt.step / settings.STEPS
     bar = "━" * round(20 * share) + "╌" * (20 - round(20 * share))
     return (
@@ -250,7 +256,7 @@ def _invoke(aws: LocalAws, function: str, payload: dict[str, Any]) -> dict[str, 
     return value
 
 
-def check_tools(application: Path, path: str | None) -> None:
+def check_tools(application: Path) -> None:
     """The repository's app and the tools that ``make setup`` brings must be there."""
     for name in ("app.py", "cdk.json", "stacks"):
         if not (application / name).exists():
@@ -258,7 +264,7 @@ def check_tools(application: Path, path: str | None) -> None:
                 f"{application} has no {name}: run the demo in a clone of the repository"
             )
     for tool in ("node", "cdk"):
-        if shutil.which(tool, path=path) is None:
+        if shutil.which(tool) is None:
             raise CommandError(f"{tool} is not on the PATH: run 'make setup', then 'make demo'")
     major = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True)
     if int(major.stdout.removeprefix("v").split(".")[0]) < 22:

@@ -43,6 +43,11 @@ class Attempt:
         return int(self.metrics[-1]["step"]) if self.metrics else 0
 
     @property
+    def training_lines(self) -> list[dict[str, Any]]:
+        """Lines about training steps; a validation has a line of its own."""
+        return [line for line in self.metrics if "loss" in line]
+
+    @property
     def resumed_from_step(self) -> int | None:
         """The checkpoint it began from, if any."""
         return next((int(e["step"]) for e in self.events if e["event"] == "resumed"), None)
