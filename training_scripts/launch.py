@@ -21,7 +21,6 @@ from types import FrameType
 from cdk_blackwell.planning.contracts import Failure, Tier
 from cdk_blackwell.planning.metrics import LINE_KEY
 from cdk_blackwell.planning.run_spec import RunSpec
-
 from trainer.container import Container
 from trainer.launching.cluster import (
     EFA_ROOT,
@@ -67,9 +66,7 @@ def rank_environment(
     return {**derived, **base, ENV_STATE_DIRECTORY: str(states)}
 
 
-def torchrun_command(
-    spec: RunSpec, *, cluster: Cluster, ranks: int, script: Path
-) -> list[str]:
+def torchrun_command(spec: RunSpec, *, cluster: Cluster, ranks: int, script: Path) -> list[str]:
     """The whole command line of this host's torchrun."""
     port = RENDEZVOUS_PORT if cluster.is_multi_host else 0
     return [
@@ -117,7 +114,9 @@ class Launcher:
             self._process.send_signal(signal.SIGTERM)
 
 
-def launch(container: Container, environment: Mapping[str, str], launcher: Launcher) -> Failure | None:
+def launch(
+    container: Container, environment: Mapping[str, str], launcher: Launcher
+) -> Failure | None:
     """Do everything; None when the training ended as it should."""
     try:
         spec = container.read_run_spec()

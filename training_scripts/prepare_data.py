@@ -136,9 +136,16 @@ def load_tokenizer(path: Path) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises bare Exception for everything
         raise InputError(f"--tokenizer {path} cannot be read: {error}") from error
-    if tokenizer.token_to_id(END_OF_TEXT) is None:
-        raise InputError(f"--tokenizer {path} lacks the token {END_OF_TEXT}, which ends documents")
+    end_of_text_id(tokenizer)
     return tokenizer
+
+
+def end_of_text_id(tokenizer: Tokenizer) -> int:
+    """Id of the token between documents."""
+    found = tokenizer.token_to_id(END_OF_TEXT)
+    if found is None:
+        raise InputError(f"the tokenizer lacks the token {END_OF_TEXT}, which ends documents")
+    return found
 
 
 def split_of(text: str, validation_fraction: float) -> str:
@@ -218,7 +225,7 @@ def start_worker(tokenizer_json: str, validation_fraction: float) -> None:
     """Give a tokenising process its tokenizer."""
     global _worker
     tokenizer = Tokenizer.from_str(tokenizer_json)
-    _worker = (tokenizer, tokenizer.token_to_id(END_OF_TEXT), validation_fraction)
+    _worker = (tokenizer, end_of_text_id(tokenizer), validation_fraction)
 
 
 def encode(paths: list[Path]) -> Encoded:
@@ -289,7 +296,7 @@ def prepare(options: argparse.Namespace, console: Console) -> dataset.Manifest:
         tokenizer=dataset.Tokenizer(
             file=TOKENIZER_FILE,
             vocab_size=tokenizer.get_vocab_size(),
-            end_of_text_id=tokenizer.token_to_id(END_OF_TEXT),
+            end_of_text_id=end_of_text_id(tokenizer),
             sha256=dataset.file_sha256(options.output / TOKENIZER_FILE),
         ),
         splits={train.split: tuple(train.shards), held_out.split: tuple(held_out.shards)},

@@ -6,10 +6,11 @@ What the recipe decided stands in ``run.json``; this file only says which recipe
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from trainer.run import run
 
-TIER = "small"
+TIER: Final = "small"
 
 if __name__ == "__main__":
     raise SystemExit(run(TIER, os.environ))

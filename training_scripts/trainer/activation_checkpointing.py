@@ -4,6 +4,7 @@
 ``selective`` also keeps attention outputs and every second matrix product.
 """
 
+# ruff: noqa: N803 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 import functools
@@ -18,8 +19,8 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from trainer.errors import user_error
-from trainer.model import Decoder
+from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
+from trainer.model import Block, Decoder
 
 _ATTENTION = (
     "_scaled_dot_product_flash_attention",
@@ -33,26 +34,11 @@ MATRIX_OPERATORS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
 
 def apply_activation_checkpointing(model: Decoder, mode: str) -> None:
     """Set every block's ``recompute`` by the recipe's value."""
-    every = checkpointed_every(mode)
+    every = 1 if mode == "selective" else checkpointing_interval(mode)
     recompute = selective if mode == "selective" else full
-    for index, block in enumerate(model.layers):
-        chosen = every > 0 and (index + 1) % every == 0
-        block.recompute = recompute if chosen else None
-
-
-def checkpointed_every(mode: str) -> int:
-    """K when every K-th block is checkpointed, 0 for none; a bad value is refused."""
-    if mode == "none":
-        return 0
-    if mode in ("full", "selective"):
-        return 1
-    kind, _, count = mode.partition(":")
-    if kind == "every" and count.isdecimal() and int(count) >= 1:
-        return int(count)
-    raise user_error(
-        f"activation_checkpointing is {mode!r}; allowed are none, selective, full and every:K "
-        "with K of 1 or more"
-    )
+    for index, block in enumerate(model.layers, start=1):
+        assert isinstance(block, Block)
+        block.recompute = recompute if every and index % every == 0 else None
 
 
 def full(layer: Callable[[Tensor], Tensor], x_BSE: Tensor) -> Tensor:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
-from cdk_blackwell.planning.contracts import SCHEMA_VERSION, step_folder
-from cdk_blackwell.planning.run_spec import RunSpec
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
+from cdk_blackwell.planning.contracts import SCHEMA_VERSION, step_folder
+from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
     Completion,
     FileRecord,
@@ -68,7 +69,7 @@ class Checkpointer:
                 remove_folder(folder)
             folder.mkdir(parents=True)
         self._world.barrier()
-        dcp.save(_state(model, optimizer), checkpoint_id=folder)
+        save(_state(model, optimizer), checkpoint_id=folder)
         # DCP names each rank's files after it; rank 0 also answers for the common metadata.
         mine = [path for path in folder.iterdir() if self._is_mine(path)]
         records = self._world.gather({path.name: FileRecord.of(path) for path in mine})
@@ -90,9 +91,7 @@ class Checkpointer:
         self._saved_at = time.monotonic()
         return completion
 
-    def load_newest(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer
-    ) -> Completion | None:
+    def load_newest(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Completion | None:
         """Load the newest checkpoint that is complete and undamaged; None when there is none."""
         names = [folder.name for folder in step_folders(self.root)]
         for name in self._world.from_first(names):
@@ -107,7 +106,7 @@ class Checkpointer:
                     "recipe or dataset; start a new run_id for a changed run"
                 )
             state = _state(model, optimizer)
-            dcp.load(state, checkpoint_id=folder)
+            load(state, checkpoint_id=folder)
             set_state_dict(
                 model,
                 optimizer,

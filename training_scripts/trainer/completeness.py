@@ -11,7 +11,6 @@ from pathlib import Path
 
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, SCHEMA_VERSION, parse_step_folder
 from cdk_blackwell.planning.run_spec import read_dataclass
-
 from trainer.manifest import file_sha256
 
 

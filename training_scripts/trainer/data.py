@@ -4,6 +4,7 @@ The only state is the number of sequences consumed by all ranks together. Which 
 follows from it and the seed, whatever the number of ranks.
 """
 
+# ruff: noqa: N815 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 import queue
@@ -102,9 +103,7 @@ def find_shard_damage(
     """Check sizes of all shards and checksums of this rank's part; the first problem or None."""
     shards = [shard for split in sorted(manifest.splits) for shard in manifest.splits[split]]
     for number, shard in enumerate(shards):
-        problem = find_damage(
-            folder, shard, dtype=manifest.dtype, checksum=number % parts == part
-        )
+        problem = find_damage(folder, shard, dtype=manifest.dtype, checksum=number % parts == part)
         if problem:
             return problem
     return None
@@ -159,7 +158,13 @@ class TrainingStream:
     """This rank's micro-batches of step after step, read ahead by a thread."""
 
     def __init__(
-        self, reader: SequenceReader, plan: BatchPlan, *, rank: int, seed: int, consumed: int,
+        self,
+        reader: SequenceReader,
+        plan: BatchPlan,
+        *,
+        rank: int,
+        seed: int,
+        consumed: int,
         pin: bool,
     ) -> None:
         self.wait_seconds = 0.0

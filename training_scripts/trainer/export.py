@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cdk_blackwell.planning.run_spec import Precision
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from cdk_blackwell.planning.run_spec import Precision
 from trainer.manifest import Manifest
 from trainer.model import Decoder
 from trainer.parallel import World
@@ -75,8 +75,8 @@ def write_weights(
     files = plan_files(sizes, maximum_file_bytes=maximum_file_bytes)
     weight_map: dict[str, str] = {}
     for number, names in enumerate(files, start=1):
-        single = len(files) == 1
-        file = "model.safetensors" if single else f"model-{number:05d}-of-{len(files):05d}.safetensors"
+        part = f"-{number:05d}-of-{len(files):05d}" if len(files) > 1 else ""
+        file = f"model{part}.safetensors"
         tensors: dict[str, Tensor] = {}
         for name, whole in gather(parameters, names):
             if world.is_first:

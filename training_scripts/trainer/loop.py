@@ -1,5 +1,6 @@
 """The training loop: one optimizer step after the other until done or asked to stop."""
 
+# ruff: noqa: N806 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 import math
@@ -7,10 +8,10 @@ import time
 from dataclasses import dataclass, field
 
 import torch
-from cdk_blackwell.planning.run_spec import RunSpec
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.checkpoint import Checkpointer
 from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, validation_batches
 from trainer.errors import user_error
@@ -78,9 +79,7 @@ class TrainingLoop:
             self.validate(step)
         interval = Interval()
         while step < total:
-            rate = learning_rate(
-                step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer
-            )
+            rate = learning_rate(step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer)
             interval.losses.append(self.train_step(self.stream.next_step(), rate))
             step += 1
             self.ranks.advance(step)
@@ -186,9 +185,7 @@ class TrainingLoop:
         norm = float(self.gradient_norm) if self.gradient_norm is not None else 0.0
         if not math.isfinite(norm):
             raise user_error(f"training diverged at step {step}: gradient norm {norm}")
-        self.checkpointer.save(
-            self.model, self.optimizer, step=step, tokens=self.tokens(step)
-        )
+        self.checkpointer.save(self.model, self.optimizer, step=step, tokens=self.tokens(step))
         self.report.event("checkpoint", step=step)
         self.write_progress(step)
 

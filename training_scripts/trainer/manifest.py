@@ -85,11 +85,15 @@ class Manifest:
     def from_dict(cls, value: Any, where: str) -> Manifest:
         """Check keys, types and names."""
         if not isinstance(value, Mapping) or value.get("schema_version") != SCHEMA_VERSION:
-            raise ValueError(f"{where} is not a dataset manifest of schema_version {SCHEMA_VERSION}")
+            raise ValueError(
+                f"{where} is not a dataset manifest of schema_version {SCHEMA_VERSION}"
+            )
         allowed = {"schema_version", "dtype", "tokenizer", "splits"}
         if set(value) != allowed:
             odd = sorted(set(value) ^ allowed)
-            raise ValueError(f"{where} must have exactly {', '.join(sorted(allowed))}; see {odd[0]!r}")
+            raise ValueError(
+                f"{where} must have exactly {', '.join(sorted(allowed))}; see {odd[0]!r}"
+            )
         dtype = value["dtype"]
         if dtype not in ITEM_BYTES:
             raise ValueError(f"{where}: dtype is {dtype!r}; allowed are {', '.join(ITEM_BYTES)}")

@@ -4,6 +4,7 @@ Parameter names are those of Hugging Face's ``LlamaForCausalLM`` without the lea
 Suffixes name dimensions: B batch, S sequence, T = B*S tokens, E hidden, H heads, D head, V vocab.
 """
 
+# ruff: noqa: N802, N803, N806, N812 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 import hashlib
@@ -12,11 +13,11 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from cdk_blackwell.planning.model_shape import ModelShape
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
+from cdk_blackwell.planning.model_shape import ModelShape
 from trainer.rope import RotaryTable
 
 IGNORED_TARGET = -100

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from cdk_blackwell.planning.run_spec import Optimizer
 from torch import nn
+
+from cdk_blackwell.planning.run_spec import Optimizer
 
 
 def learning_rate(step: int, *, total_steps: int, optimizer: Optimizer) -> float:

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from cdk_blackwell.planning.run_spec import Layout, Precision
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from cdk_blackwell.planning.run_spec import Layout, Precision
 from trainer.errors import user_error
 from trainer.model import Decoder
 

@@ -1,12 +1,14 @@
 """Rotary position embedding in Hugging Face's half-rotation layout, computed in fp32."""
 
+# ruff: noqa: N803, N806 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 import math
 
 import torch
-from cdk_blackwell.planning.model_shape import ModelShape, RopeScaling
 from torch import Tensor
+
+from cdk_blackwell.planning.model_shape import ModelShape, RopeScaling
 
 
 def inverse_frequencies(shape: ModelShape) -> Tensor:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.run_spec import RunSpec
-
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.checkpoint import Checkpointer
 from trainer.container import Container

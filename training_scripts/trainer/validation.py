@@ -1,5 +1,6 @@
 """Held-out loss."""
 
+# ruff: noqa: N806 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -100,9 +100,7 @@ def count_gpus(devices: Path = DEVICES_ROOT) -> int:
     return sum(1 for path in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
 
 
-def count_ranks(
-    environment: Mapping[str, str], devices: Path = DEVICES_ROOT
-) -> tuple[int, int]:
+def count_ranks(environment: Mapping[str, str], devices: Path = DEVICES_ROOT) -> tuple[int, int]:
     """Ranks to start on this host, and its GPUs; one rank per GPU where there are any."""
     gpus = count_gpus(devices)
     if gpus:
@@ -117,7 +115,9 @@ def count_efa_devices(root: Path = EFA_ROOT) -> int:
     """Network devices with the EFA driver; a P6-B200 host has two other ones beside them."""
     if not root.is_dir():
         return 0
-    drivers = (Path(os.path.realpath(device / "device" / "driver")).name for device in root.iterdir())
+    drivers = (
+        Path(os.path.realpath(device / "device" / "driver")).name for device in root.iterdir()
+    )
     return sum(1 for driver in drivers if driver == "efa")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdk_blackwell.planning.contracts import Failure
-
 from trainer.rank_state import RankState
 
 CLEAN_ENDS = ("finished", "stopped")

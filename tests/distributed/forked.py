@@ -1,0 +1,140 @@
+"""Ranks without torchrun: import once, fork, meet over a file.
+
+Every torch computation happens in a forked child, so the parent never starts the threads that a
+fork would lose. Children return plain values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import fsdp as _fsdp  # noqa: F401 - imported before the fork, on purpose
+
+from cdk_blackwell.planning.run_spec import RunSpec
+from trainer.container import Container
+from trainer.parallel import World
+from trainer.rank_state import RankReporter
+from trainer.run import train
+from trainer.signals import StopFlag
+
+TIMEOUT_SECONDS = 90
+
+torch.set_num_threads(1)
+
+
+def fork_ranks(count: int, function: Callable[[World], Any]) -> list[Any]:
+    """Run ``function`` on ``count`` ranks; their results by rank."""
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        store = str(Path(folder) / "store")
+        pairs = [context.Pipe(duplex=False) for _ in range(count)]
+        ranks = [
+            context.Process(target=_rank, args=(rank, count, store, function, pairs[rank][1]))
+            for rank in range(count)
+        ]
+        for process in ranks:
+            process.start()
+        try:
+            return [_receive(rank, pair[0]) for rank, pair in enumerate(pairs)]
+        finally:
+            for process in ranks:
+                process.join(5)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+
+
+def _receive(rank: int, end: Connection) -> Any:
+    if not end.poll(TIMEOUT_SECONDS):
+        raise TimeoutError(f"rank {rank} gave no answer within {TIMEOUT_SECONDS} s")
+    good, value = end.recv()
+    if not good:
+        raise AssertionError(f"rank {rank} failed:\n{value}")
+    return value
+
+
+def _rank(
+    rank: int, count: int, store: str, function: Callable[[World], Any], end: Connection
+) -> None:
+    status = 1
+    try:
+        dist.init_process_group(
+            "gloo",
+            store=dist.FileStore(store, count),
+            rank=rank,
+            world_size=count,
+            timeout=timedelta(seconds=60),
+        )
+        end.send((True, function(World(rank=rank, size=count, device=torch.device("cpu")))))
+        status = 0
+    except BaseException:
+        end.send((False, traceback.format_exc()))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class SignalAt(RankReporter):
+    """A rank that gets SIGTERM when it reaches a step."""
+
+    def __init__(self, *, rank: int, step: int | None) -> None:
+        super().__init__(rank=rank, folder=None)
+        self._signal_step = step
+
+    def advance(self, step: int) -> None:
+        super().advance(step)
+        if step == self._signal_step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What one rank printed and how its training ended."""
+
+    step: int
+    stopped: bool
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def series(self, key: str) -> dict[int, float]:
+        """Step -> value of a metric."""
+        return {r["step"]: r[key] for r in self.records if key in r and "event" not in r}
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """All events of a name."""
+        return [r for r in self.records if r.get("event") == name]
+
+
+def train_ranks(
+    count: int, spec: RunSpec, root: Path, *, sigterm_at: dict[int, int] | None = None
+) -> list[Told]:
+    """Train a whole run, or until a rank in ``sigterm_at`` reaches its step."""
+
+    def rank_main(world: World) -> Told:
+        ranks = SignalAt(rank=world.rank, step=(sigterm_at or {}).get(world.rank))
+        stop = StopFlag(ranks)
+        stop.install()
+        container = Container(root=root, checkpoints=root / "checkpoints", run_uri=None, attempt=1)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            outcome = train(spec, container, world, stop=stop, ranks=ranks)
+        records = [json.loads(line) for line in printed.getvalue().splitlines()]
+        return Told(step=outcome.step, stopped=outcome.stopped, records=records)
+
+    told: list[Told] = fork_ranks(count, rank_main)
+    return told

@@ -1,0 +1,123 @@
+"""A stopped run continues as if nothing had happened; a damaged checkpoint never counts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.forked import train_ranks
+from tests.training_scripts.tiny import tiny_spec, write_container
+
+
+def step_names(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "checkpoints").iterdir())
+
+
+def test_a_resumed_run_is_bit_identical_at_equal_ranks(tmp_path: Path) -> None:
+    spec = tiny_spec()
+    through = train_ranks(2, spec, write_container(tmp_path / "through", spec))[0]
+    root = write_container(tmp_path / "stopped", spec)
+    first = train_ranks(2, spec, root, sigterm_at={0: 3, 1: 3})
+    second = train_ranks(2, spec, root)[0]
+
+    assert [told.stopped for told in first] == [True, True]
+    assert second.events("resumed")[0]["step"] == 3
+    assert list(second.series("loss")) == [4, 5, 6]
+    for key in ("loss", "gradient_norm", "learning_rate"):
+        joined = first[0].series(key) | second.series(key)
+        assert joined == through.series(key), key
+    # A stopping rank saves at once; it does not spend its two minutes on validation.
+    assert first[0].series("validation_loss").keys() == {0}
+    assert second.series("validation_loss")[6] == through.series("validation_loss")[6]
+
+
+def test_one_signalled_rank_stops_all_at_the_same_step(tmp_path: Path) -> None:
+    spec = tiny_spec()
+    root = write_container(tmp_path, spec)
+    told = train_ranks(2, spec, root, sigterm_at={1: 2})
+    assert [(one.step, one.stopped) for one in told] == [(2, True), (2, True)]
+    assert step_names(root) == ["step-0000000002"]
+    complete = json.loads((root / "checkpoints/step-0000000002/COMPLETE.json").read_text())
+    assert (complete["step"], complete["ranks"]) == (2, 2)
+    assert complete["tokens"] == 2 * spec.recipe.global_batch_tokens
+    assert ".metadata" in complete["files"]
+    progress = json.loads((root / "output/data/progress.json").read_text())
+    assert progress["last_complete_step"] == progress["step"] == 2
+
+
+def test_a_run_continues_on_another_number_of_ranks(tmp_path: Path) -> None:
+    spec = tiny_spec()
+    through = train_ranks(2, spec, write_container(tmp_path / "through", spec))[0]
+    root = write_container(tmp_path / "resharded", spec)
+    train_ranks(2, spec, root, sigterm_at={0: 3})
+    (alone,) = train_ranks(1, spec, root)
+    expected = {step: loss for step, loss in through.series("loss").items() if step > 3}
+    assert alone.series("loss") == pytest.approx(expected, abs=1e-6)
+
+
+FREQUENT = tiny_spec(steps=4, checkpoint={"interval_seconds": 1e-6})
+
+
+@pytest.fixture(scope="module")
+def stopped_at_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = write_container(tmp_path_factory.mktemp("stopped"), FREQUENT)
+    train_ranks(2, FREQUENT, root, sigterm_at={0: 3})
+    return root
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [("flip", "SHA-256"), ("cut", "bytes"), ("remove", "missing"), ("unmark", "not complete")],
+)
+def test_a_damaged_newest_checkpoint_is_skipped_with_a_warning(
+    damage: str, reason: str, stopped_at_three: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(stopped_at_three, root)
+    newest = root / "checkpoints" / "step-0000000003"
+    victim = newest / "__1_0.distcp"
+    content = victim.read_bytes()
+    if damage == "flip":
+        victim.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "cut":
+        victim.write_bytes(content[:-1])
+    elif damage == "remove":
+        victim.unlink()
+    else:
+        (newest / "COMPLETE.json").unlink()
+
+    told = train_ranks(2, FREQUENT, root)[0]
+    (skipped,) = told.events("checkpoint_skipped")
+    assert skipped["folder"] == newest.name
+    assert reason in skipped["reason"]
+    assert told.events("resumed")[0]["step"] == 2
+    assert told.step == 4
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    spec = tiny_spec(steps=5, checkpoint={"interval_seconds": 1e-6, "keep": 2})
+    root = write_container(tmp_path, spec)
+    train_ranks(2, spec, root)
+    assert step_names(root) == ["step-0000000004", "step-0000000005"]
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    spec = tiny_spec(steps=2)
+    root = write_container(tmp_path, spec)
+    train_ranks(1, spec, root)
+    other = replace(spec, recipe=replace(spec.recipe, seed=8))
+    with pytest.raises(AssertionError, match="start a new run_id"):
+        train_ranks(1, other, root)
+
+
+def test_a_completed_run_is_not_trained_again(tmp_path: Path) -> None:
+    spec = tiny_spec(steps=2)
+    root = write_container(tmp_path, spec)
+    train_ranks(1, spec, root)
+    (again,) = train_ranks(1, spec, root)
+    assert again.events("completed")[0]["step"] == 2
+    assert not again.series("loss")

@@ -1,0 +1,91 @@
+"""The launcher with the real torchrun: stop by SIGTERM, resume, lose a rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import launch
+from cdk_blackwell.planning.contracts import Failure
+from tests.training_scripts.tiny import tiny_spec, write_container
+
+PATIENCE_SECONDS = 120
+
+
+class Job:
+    """One attempt as SageMaker would run it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "log.txt"
+        with self.log.open("w") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, launch.__file__],
+                env={**os.environ, "CDKB_ROOT": str(root), "CDKB_PROCESSES_PER_HOST": "2"},
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+
+    def records(self) -> list[dict[str, Any]]:
+        lines = self.log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not any(condition(record) for record in self.records()):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.2)
+
+    def ranks(self) -> list[psutil.Process]:
+        return [
+            child
+            for child in psutil.Process(self.process.pid).children(recursive=True)
+            if "LOCAL_RANK" in child.environ()
+        ]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                child.kill()
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.mark.slow
+def test_stop_resume_and_a_lost_rank(tmp_path: Path) -> None:
+    root = write_container(tmp_path, tiny_spec(steps=100_000, limits={"log_interval_steps": 5}))
+    stopped = Job(root)
+    try:
+        stopped.wait_for(lambda record: record.get("step", 0) >= 10)
+        stopped.process.send_signal(signal.SIGTERM)
+        assert stopped.process.wait(PATIENCE_SECONDS) == 0, stopped.log.read_text()
+    finally:
+        stopped.end()
+    (stop,) = (r for r in stopped.records() if r.get("event") == "stopped")
+    assert not (root / "output" / "failure").exists()
+
+    killed = Job(root)
+    try:
+        killed.wait_for(lambda record: record.get("step", 0) > stop["step"])
+        (resumed,) = (r for r in killed.records() if r.get("event") == "resumed")
+        assert resumed["step"] == stop["step"]
+        for rank in killed.ranks():
+            rank.kill()
+        assert killed.process.wait(PATIENCE_SECONDS) == 1
+    finally:
+        killed.end()
+    failure = Failure.find((root / "output" / "failure").read_text())
+    assert failure is not None
+    assert failure.kind == "infrastructure"
+    assert failure.step > stop["step"]

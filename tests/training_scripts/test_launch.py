@@ -1,0 +1,329 @@
+"""The container's entrypoint: what it starts, and what it says when things end badly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import launch
+from cdk_blackwell.planning.contracts import Failure
+from tests.training_scripts.tiny import tiny_spec, write_container
+from trainer.launching import wheels
+from trainer.launching.cluster import (
+    Cluster,
+    LaunchError,
+    check_efa,
+    count_efa_devices,
+    count_gpus,
+    count_ranks,
+    read_cluster,
+    wait_for_hosts,
+)
+from trainer.launching.outcome import judge
+from trainer.rank_state import RankState
+
+SCRIPTS = Path(launch.__file__).parent
+
+
+def cluster(count: int = 1, current: int = 1) -> Cluster:
+    hosts = tuple(f"algo-{i + 1}" for i in range(count))
+    return Cluster(hosts=hosts, current=f"algo-{current}", network_interface="eth0")
+
+
+# --- Hosts ---------------------------------------------------------------------------------------
+
+
+def test_hosts_are_sorted_as_people_count(tmp_path: Path) -> None:
+    hosts = tuple(f"algo-{i}" for i in (10, 2, 1))
+    write_container(tmp_path, tiny_spec(), hosts=hosts)
+    found = read_cluster(tmp_path / "input/config/resourceconfig.json")
+    assert found.hosts == ("algo-1", "algo-2", "algo-10")
+    assert (found.master_address, found.own_address) == ("algo-1", "algo-10")
+    assert not found.is_master
+
+
+def test_a_lone_host_uses_loopback() -> None:
+    alone = cluster()
+    assert (alone.master_address, alone.own_address, alone.is_master) == (
+        "127.0.0.1",
+        "127.0.0.1",
+        True,
+    )
+
+
+def test_a_host_that_is_not_listed_is_an_infrastructure_failure(tmp_path: Path) -> None:
+    path = tmp_path / "resourceconfig.json"
+    path.write_text('{"current_host": "algo-3", "hosts": ["algo-1", "algo-2"]}')
+    with pytest.raises(LaunchError, match="'algo-3', which is not among hosts algo-1, algo-2"):
+        read_cluster(path)
+
+
+def test_names_of_other_hosts_are_waited_for() -> None:
+    answers = iter([OSError("unknown"), OSError("unknown"), None, None])
+    slept: list[float] = []
+
+    def resolve(host: str) -> None:
+        answer = next(answers)
+        if answer is not None:
+            raise answer
+
+    wait_for_hosts(cluster(2), resolve=resolve, sleep=slept.append, clock=lambda: 0.0)
+    assert len(slept) == 2
+
+
+def test_a_name_that_never_comes_is_given_up() -> None:
+    now = iter(range(0, 10_000, 300))
+
+    def resolve(host: str) -> None:
+        raise OSError("unknown")
+
+    with pytest.raises(LaunchError, match="algo-1 is still unknown to the name service"):
+        wait_for_hosts(
+            cluster(2), resolve=resolve, sleep=lambda _: None, clock=lambda: float(next(now))
+        )
+
+
+def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert count_gpus(tmp_path) == 2
+    assert count_ranks({"CDKB_PROCESSES_PER_HOST": "5"}, tmp_path) == (2, 2)
+
+
+def test_a_host_without_gpus_starts_the_ranks_asked_for(tmp_path: Path) -> None:
+    assert count_ranks({"CDKB_PROCESSES_PER_HOST": "3"}, tmp_path) == (3, 0)
+    assert count_ranks({}, tmp_path) == (1, 0)
+    with pytest.raises(ValueError, match="CDKB_PROCESSES_PER_HOST is 'two'"):
+        count_ranks({"CDKB_PROCESSES_PER_HOST": "two"}, tmp_path)
+
+
+def test_only_devices_with_the_efa_driver_count(tmp_path: Path) -> None:
+    for device, driver in (("rdmap1s0", "efa"), ("rdmap2s0", "efa"), ("ibp3s0", "mlx5_core")):
+        (tmp_path / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "infiniband" / device / "device").mkdir(parents=True)
+        link = tmp_path / "infiniband" / device / "device" / "driver"
+        link.symlink_to(tmp_path / "drivers" / driver)
+    assert count_efa_devices(tmp_path / "infiniband") == 2
+    assert count_efa_devices(tmp_path / "absent") == 0
+
+
+def test_a_multi_host_gpu_job_never_falls_back_to_tcp() -> None:
+    with pytest.raises(LaunchError, match="no EFA device") as error:
+        check_efa(cluster(2), gpus=8, devices=0)
+    assert error.value.kind == "infrastructure"
+    assert "6 EFA devices for 8 GPUs" in str(check_efa(cluster(2), gpus=8, devices=6))
+    assert check_efa(cluster(2), gpus=8, devices=8) is None
+    assert check_efa(cluster(1), gpus=8, devices=0) is None
+    assert check_efa(cluster(2), gpus=0, devices=0) is None
+
+
+# --- Environment and command ---------------------------------------------------------------------
+
+
+def test_gpu_hosts_get_the_efa_environment_and_no_forced_protocol(tmp_path: Path) -> None:
+    env = launch.rank_environment({}, cluster=cluster(2, 2), ranks=8, gpus=8, states=tmp_path)
+    assert env["MASTER_ADDR"] == "algo-1"
+    assert env["FI_PROVIDER"] == "efa"
+    assert env["FI_EFA_USE_HUGE_PAGE"] == "0"
+    assert env["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+    assert env["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert env["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "110"
+    assert not {"NCCL_PROTO", "NCCL_ALGO"} & set(env)
+
+
+def test_hosts_without_gpus_get_none_of_it_and_users_have_the_last_word(tmp_path: Path) -> None:
+    base = {"OMP_NUM_THREADS": "7"}
+    env = launch.rank_environment(base, cluster=cluster(), ranks=2, gpus=0, states=tmp_path)
+    assert env["OMP_NUM_THREADS"] == "7"
+    assert not {"FI_PROVIDER", "NCCL_SOCKET_IFNAME", "PYTORCH_CUDA_ALLOC_CONF"} & set(env)
+
+
+def test_the_command_names_restarts_and_the_time_to_save() -> None:
+    spec = tiny_spec(limits={"in_cluster_restarts": 2})
+    command = launch.torchrun_command(
+        spec, cluster=cluster(4, 3), ranks=8, script=Path("train_small.py")
+    )
+    for part in (
+        "--nnodes=4",
+        "--nproc-per-node=8",
+        "--max-restarts=2",
+        "--shutdown-timeout=110",
+        "--rdzv-endpoint=algo-1:29500",
+        "--rdzv-conf=is_host=0",
+        "--local-addr=algo-3",
+    ):
+        assert part in command
+    assert command[-1] == "train_small.py"
+
+
+# --- How it ended --------------------------------------------------------------------------------
+
+
+def state(rank: int, name: str, **more: object) -> RankState:
+    return RankState(rank=rank, state=name, **more)  # type: ignore[arg-type]
+
+
+def test_a_saved_stop_counts_as_success_although_torchrun_says_one() -> None:
+    states = [state(0, "stopped", step=9), state(1, "stopped", step=9)]
+    assert judge(1, states, ranks=2, stop_requested=True) is None
+    assert judge(1, states, ranks=3, stop_requested=True) is not None
+
+
+def test_a_killed_rank_is_infrastructure_although_others_failed_over_it() -> None:
+    states = [
+        state(0, "failed", kind="infrastructure", message="connection closed by peer", step=7),
+        state(1, "running", step=7),
+    ]
+    failure = judge(1, states, ranks=2, stop_requested=False)
+    assert failure is not None
+    assert (failure.kind, failure.rank, failure.step) == ("infrastructure", 1, 7)
+
+
+def test_the_first_rank_with_a_reason_of_its_own_is_named() -> None:
+    states = [
+        state(0, "failed", kind="infrastructure", message="peer", time=2.0),
+        state(1, "failed", kind="out_of_memory", message="CUDA out of memory", step=3, time=3.0),
+        state(2, "running"),
+        state(3, "abandoned"),
+    ]
+    failure = judge(1, states, ranks=4, stop_requested=False)
+    assert failure == Failure(kind="out_of_memory", message="CUDA out of memory", step=3, rank=1)
+
+
+def test_ranks_that_never_began_are_an_internal_failure() -> None:
+    failure = judge(1, [], ranks=2, stop_requested=False)
+    assert failure is not None
+    assert failure.kind == "internal"
+
+
+# --- The whole, with a scripted worker in place of torchrun --------------------------------------
+
+WORKER = """
+import os, signal, sys, time
+sys.path.insert(0, {scripts!r})
+from trainer.rank_state import RankReporter
+ranks = RankReporter.from_environment(os.environ)
+ranks.advance(4)
+{body}
+"""
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A container whose torchrun is a script that a test fills in."""
+    script = tmp_path / "worker.py"
+    monkeypatch.setattr(launch, "torchrun_command", lambda *_, **__: [sys.executable, str(script)])
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield script
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def run_scripted(script: Path, body: str) -> tuple[int, str]:
+    script.write_text(WORKER.format(scripts=str(SCRIPTS), body=body))
+    root = write_container(script.parent / "ml", tiny_spec())
+    status = launch.main({**os.environ, "CDKB_ROOT": str(root)})
+    failure = root / "output" / "failure"
+    return status, failure.read_text() if failure.exists() else ""
+
+
+def test_a_finished_run_leaves_no_failure(scripted: Path) -> None:
+    assert run_scripted(scripted, "ranks.report('finished')") == (0, "")
+
+
+def test_a_failed_run_leaves_its_class_step_and_rank(scripted: Path) -> None:
+    body = "ranks.report('failed', kind='data', message='shard x is corrupt'); sys.exit(1)"
+    status, text = run_scripted(scripted, body)
+    assert status == 1
+    assert text == "CDKB class=data step=4 rank=0: shard x is corrupt"
+
+
+def test_a_killed_rank_is_reported_as_infrastructure(scripted: Path) -> None:
+    status, text = run_scripted(scripted, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert status == 1
+    assert Failure.find(text) == Failure(
+        kind="infrastructure",
+        message="rank 0 was ended by a signal, such as SIGKILL before it could report",
+        step=4,
+        rank=0,
+    )
+
+
+def test_sigterm_is_passed_on_and_a_saved_stop_ends_well(scripted: Path) -> None:
+    body = """
+def stop(*_):
+    assert ranks.stop_requested is True
+    ranks.report('stopped')
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+os.kill(os.getppid(), signal.SIGTERM)
+time.sleep(30)
+"""
+    assert run_scripted(scripted, body) == (0, "")
+
+
+def test_a_broken_run_file_is_the_users_and_starts_nothing(
+    scripted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_container(tmp_path / "ml", tiny_spec())
+    run = root / "input/data/config/run.json"
+    run.write_text(run.read_text().replace('"micro_batch_size"', '"micro_batch"'))
+    assert launch.main({"CDKB_ROOT": str(root)}) == 1
+    text = (root / "output/failure").read_text()
+    assert text.startswith("CDKB class=user step=-1 rank=-1: ")
+    assert "'micro_batch'" in text
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_importing_the_launcher_needs_no_third_party_package() -> None:
+    probe = (
+        "import sys, launch; bad = {'torch', 'numpy', 'boto3', 'aws_cdk', 'safetensors'} & "
+        "set(sys.modules); sys.exit(str(bad) if bad else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], cwd=SCRIPTS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# --- Wheels --------------------------------------------------------------------------------------
+
+
+def test_what_the_image_has_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "is_installed", lambda name: True)
+    assert wheels.install_missing_wheels(SCRIPTS) == []
+
+
+def test_a_missing_package_without_wheels_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
+    monkeypatch.setattr(wheels, "is_installed", lambda name: False)
+    with pytest.raises(LaunchError, match="lacks safetensors .*cdk-blackwell vendor"):
+        wheels.install_missing_wheels(tmp_path)
+
+
+def test_only_hash_pinned_wheels_of_the_bundle_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
+    (tmp_path / "wheelhouse").mkdir()
+    asked: list[list[str]] = []
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        pinned = Path(command[-1]).read_text()
+        assert pinned.startswith("safetensors==0.8.0 ")
+        assert "--hash=sha256:fd6f3f93" in pinned
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(wheels, "is_installed", lambda name: False)
+    monkeypatch.setattr(wheels.subprocess, "run", pip)
+    assert wheels.install_missing_wheels(tmp_path) == ["safetensors"]
+    assert {"--no-index", "--require-hashes", "--no-deps"} <= set(asked[0])

@@ -1,0 +1,209 @@
+"""The trainer's pure parts: schedule, decay groups, errors, metric lines, progress, pruning."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from pathlib import Path
+
+import boto3
+import pytest
+import torch
+from moto import mock_aws
+
+from cdk_blackwell.planning.contracts import step_folder
+from cdk_blackwell.planning.metrics import METRICS
+from tests.training_scripts.tiny import tiny_shape, tiny_spec
+from trainer.completeness import Completion, FileRecord, find_checkpoint_damage, prunable
+from trainer.container import Container
+from trainer.errors import classify, data_error, describe
+from trainer.export import plan_files
+from trainer.metrics import Reporter, gpu_memory_gib, model_flops_utilization
+from trainer.model import Decoder
+from trainer.optimizer import learning_rate, make_optimizer
+from trainer.parallel import World, check_layout
+from trainer.progress import Progress, ProgressWriter
+
+CPU_WORLD = World(rank=0, size=2, device=torch.device("cpu"))
+
+
+def test_the_learning_rate_warms_up_to_its_peak_and_falls_to_its_floor() -> None:
+    settings = tiny_spec().recipe.optimizer
+    rates = [learning_rate(s, total_steps=10, optimizer=settings) for s in range(1, 11)]
+    assert rates[0] == pytest.approx(0.5e-2)
+    assert rates[1] == max(rates) == pytest.approx(1e-2)
+    assert rates[-1] == pytest.approx(1e-3)
+    assert rates[1:] == sorted(rates[1:], reverse=True)
+
+
+def test_weight_decay_acts_on_matrices_only() -> None:
+    model = Decoder(tiny_shape())
+    decayed, others = make_optimizer(model, tiny_spec().recipe.optimizer).param_groups
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert decayed["weight_decay"] == 0.1
+    assert others["weight_decay"] == 0.0
+    spared = {names[id(parameter)] for parameter in others["params"]}
+    assert "embed_tokens.weight" in spared
+    assert all("norm" in name or name == "embed_tokens.weight" for name in spared)
+    assert len(decayed["params"]) + len(others["params"]) == len(names)
+
+
+def test_the_model_has_the_parameters_that_planning_counts() -> None:
+    for tied in (True, False):
+        shape = tiny_shape(tie_word_embeddings=tied)
+        count = sum(parameter.numel() for parameter in Decoder(shape).parameters())
+        assert count == shape.parameter_count
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (data_error("x"), "data"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "out_of_memory"),
+        (RuntimeError("Connection closed by peer [127.0.0.1]:1"), "infrastructure"),
+        (ConnectionResetError("reset"), "infrastructure"),
+        (OSError(errno.ENOSPC, "No space left"), "user"),
+        (ZeroDivisionError("a bug"), "internal"),
+    ],
+)
+def test_errors_have_the_class_the_controller_decides_by(error: Exception, kind: str) -> None:
+    assert classify(error) == kind
+    assert describe(error)
+
+
+def test_metric_lines_match_the_patterns_sagemaker_is_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = {metric.key: 1.5e-07 * (i + 1) for i, metric in enumerate(METRICS)}
+    Reporter(CPU_WORLD).metrics(**values)
+    line = capsys.readouterr().out
+    for metric in METRICS:
+        (found,) = re.findall(metric.regex, line)
+        assert float(found) == values[metric.key]
+    assert json.loads(line)["flops_convention"] == "causal"
+
+
+def test_a_number_outside_the_table_is_refused() -> None:
+    with pytest.raises(KeyError, match="speed"):
+        Reporter(CPU_WORLD).metrics(speed=1.0)
+
+
+def test_mfu_is_told_only_where_the_peak_is_known() -> None:
+    spec = tiny_spec()
+    assert model_flops_utilization(spec, tokens_per_second=1.0, ranks=1, peak=None) is None
+    full = model_flops_utilization(spec, tokens_per_second=1e6, ranks=2, peak=1e12)
+    half = model_flops_utilization(spec, tokens_per_second=1e6, ranks=4, peak=1e12)
+    assert full == pytest.approx(2 * half)
+    assert gpu_memory_gib(CPU_WORLD) == {}
+
+
+def test_gpus_that_do_not_match_the_plan_are_refused() -> None:
+    layout = tiny_spec().layout
+    assert "2 CPU ranks" in str(check_layout(layout, CPU_WORLD))
+    gpus = World(rank=0, size=2, device=torch.device("cuda", 0))
+    with pytest.raises(Exception, match="= 8 GPUs, but 2 ranks were started") as error:
+        check_layout(layout, gpus)
+    assert classify(error.value) == "user"
+
+
+def test_degrees_this_entrypoint_lacks_are_refused() -> None:
+    layout = tiny_spec(layout={"context_parallel": 2}).layout
+    with pytest.raises(Exception, match="context_parallel is 2; this entrypoint allows only 1"):
+        check_layout(layout, CPU_WORLD)
+
+
+def progress(step: int) -> Progress:
+    return Progress(
+        attempt=2, step=step, tokens=9, loss=1.0, validation_loss=None, last_complete_step=3
+    )
+
+
+def test_progress_goes_to_the_runs_prefix() -> None:
+    with mock_aws():
+        s3 = boto3.client("s3", region_name="us-east-1")
+        s3.create_bucket(Bucket="bucket")
+        warnings: list[str] = []
+        writer = ProgressWriter(
+            run_uri="s3://bucket/job/runs/r1",
+            folder=Path("unused"),
+            warn=lambda event, **details: warnings.append(event),
+        )
+        writer.write(progress(4))
+        writer.close()
+        body = s3.get_object(Bucket="bucket", Key="job/runs/r1/progress.json")["Body"].read()
+    value = json.loads(body)
+    assert (value["attempt"], value["step"], value["last_complete_step"]) == (2, 4, 3)
+    assert value["time"].endswith("+00:00")
+    assert not warnings
+
+
+def test_an_s3_error_is_a_warning_and_nothing_more() -> None:
+    warnings: list[tuple[str, str]] = []
+    with mock_aws():
+        writer = ProgressWriter(
+            run_uri="s3://absent/job/runs/r1",
+            folder=Path("unused"),
+            warn=lambda event, **details: warnings.append((event, details["reason"])),
+        )
+        writer.write(progress(4))
+        writer.close()
+    ((event, reason),) = warnings
+    assert event == "progress_not_written"
+    assert "NoSuchBucket" in reason
+
+
+def test_without_s3_progress_is_a_file(tmp_path: Path) -> None:
+    writer = ProgressWriter(run_uri=None, folder=tmp_path / "data", warn=print)
+    writer.write(progress(4))
+    writer.write(progress(5))
+    writer.close()
+    assert json.loads((tmp_path / "data/progress.json").read_text())["step"] == 5
+
+
+def folder(root: Path, step: int, *, complete: bool) -> Path:
+    path = root / step_folder(step)
+    path.mkdir()
+    if complete:
+        (path / "COMPLETE.json").write_text("{}")
+    return path
+
+
+def test_pruning_spares_the_newest_complete_and_all_newer(tmp_path: Path) -> None:
+    states = {5: False, 4: True, 3: False, 2: True, 1: True}
+    folders = [folder(tmp_path, step, complete=done) for step, done in states.items()]
+    assert [path.name[-1] for path in prunable(folders, keep=2)] == ["3", "1"]
+    assert [path.name[-1] for path in prunable(folders, keep=0)] == ["3", "2", "1"]
+
+
+def test_a_marker_reads_back_and_its_files_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "a.distcp").write_bytes(b"state")
+    written = Completion(
+        schema_version=1,
+        run_id="r",
+        step=3,
+        tokens=30,
+        ranks=2,
+        recipe_sha256="x",
+        files={"a.distcp": FileRecord.of(tmp_path / "a.distcp")},
+    )
+    written.write(tmp_path)
+    assert Completion.read(tmp_path) == written
+    assert find_checkpoint_damage(tmp_path, written) is None
+    (tmp_path / "a.distcp").write_bytes(b"stale")
+    assert find_checkpoint_damage(tmp_path, written) == "a.distcp does not match its SHA-256"
+
+
+def test_container_paths_move_with_the_root() -> None:
+    moved = Container.from_environment(
+        {"CDKB_ROOT": "/x", "CDKB_CHECKPOINT_DIR": "/opt/ml/checkpoints", "CDKB_ATTEMPT": "3"}
+    )
+    assert moved.checkpoints == Path("/x/checkpoints")
+    assert moved.channel("dataset") == Path("/x/input/data/dataset")
+    assert moved.attempt == 3
+    assert Container.from_environment({}).failure_file == Path("/opt/ml/output/failure")
+
+
+def test_export_files_hold_at_most_their_size() -> None:
+    sizes = {"a": 4, "b": 4, "c": 9, "d": 1}
+    assert plan_files(sizes, maximum_file_bytes=8) == [["a", "b"], ["c"], ["d"]]
