@@ -50,8 +50,18 @@ def test_configs_of_older_transformers_are_read(tmp_path: Path) -> None:
         ({"vision_config": {"x": 1}}, "multimodal"),
         ({"is_encoder_decoder": True}, "encoder-decoder"),
         ({"quantization_config": {"bits": 4}}, "quantised"),
-        ({"model_type": "mamba"}, "model_type 'mamba'"),
+        ({"model_type": "mixtral"}, "mixture of experts"),
+        ({"model_type": "bert"}, "an encoder"),
+        ({"model_type": "t5"}, "encoder-decoder"),
+        ({"model_type": "mllama"}, "multimodal"),
+        ({"model_type": "mamba"}, "model_type 'mamba'.*recurrent"),
+        ({"model_type": "qwen2"}, "biases on queries"),
+        ({"model_type": "qwen3"}, "normalises its queries"),
+        ({"model_type": "unheard"}, "model_type 'unheard'; supported: llama, mistral"),
         ({"model_type": None}, "model_type None"),
+        ({"rope_parameters": [1]}, "rope_parameters.*an object is needed"),
+        ({"hidden_size": 2049, "head_dim": None}, "not a whole number"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings is 1"),
         ({"hidden_size": None}, "lacks hidden_size"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"vocab_size": -1}, "vocab_size is -1"),
@@ -87,8 +97,63 @@ def test_an_unknown_preset_lists_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"head_dim": 63}, {"rope_theta": 0}, {"rms_norm_eps": True}, {"vocab_size": True}]
+    "change",
+    [
+        {"head_dim": 63},
+        {"rope_theta": 0},
+        {"rope_theta": float("inf")},
+        {"rope_theta": float("nan")},
+        {"rms_norm_eps": True},
+        {"vocab_size": True},
+        {"name": ""},
+        {"rope_scaling": {"factor": 8}},
+    ],
 )
 def test_impossible_values_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
         replace(LLAMA, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"factor": 0.5}, "factor is 0.5"),
+        ({"factor": "8"}, "factor is '8'"),
+        ({"low_freq_factor": 4.0}, "below high_freq_factor"),
+        ({"high_freq_factor": float("nan")}, "high_freq_factor is nan"),
+        ({"original_max_position_embeddings": 8192.5}, "whole number"),
+        ({"original_max_position_embeddings": 0}, "original_max_position_embeddings is 0"),
+    ],
+)
+def test_impossible_rope_scaling_is_refused(change: dict[str, Any], words: str) -> None:
+    assert LLAMA.rope_scaling is not None
+    with pytest.raises(ValueError, match=words):
+        replace(LLAMA.rope_scaling, **change)
+    config = LLAMA.to_hugging_face_config()
+    config["rope_parameters"] |= change
+    with pytest.raises(ValueError, match=words):
+        ModelShape.from_hugging_face_config(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("llama-3.2-1b", 1_235_814_400),
+        ("llama-3.2-3b", 3_212_749_824),
+        ("llama-2-7b", 6_738_415_616),
+        ("mistral-7b", 7_248_023_552),
+        ("llama-3.1-8b", 8_030_261_248),
+        ("llama-2-13b", 13_015_864_320),
+        ("mistral-small-24b", 23_572_403_200),
+        ("yi-34b", 34_388_917_248),
+    ],
+)
+def test_presets_have_the_familiar_number_of_parameters(name: str, parameters: int) -> None:
+    assert ModelShape.preset(name).parameter_count == parameters
+
+
+def test_a_mistral_config_is_read_and_its_window_ignored_with_a_warning() -> None:
+    config = {**LLAMA.to_hugging_face_config(), "model_type": "mistral", "sliding_window": None}
+    assert ModelShape.from_hugging_face_config(config, name=LLAMA.name) == LLAMA
+    with pytest.warns(UserWarning, match="sliding_window 4096"):
+        ModelShape.from_hugging_face_config({**config, "sliding_window": 4096})

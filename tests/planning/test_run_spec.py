@@ -9,6 +9,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdk_blackwell.planning import run_schema
 from cdk_blackwell.planning.model_shape import ModelShape
@@ -114,3 +116,51 @@ def test_the_schema_accepts_a_run_and_refuses_an_unknown_key() -> None:
 def test_steps_cover_all_tokens() -> None:
     assert SPEC.train_steps * SPEC.recipe.global_batch_tokens >= SPEC.train_tokens
     assert (SPEC.train_steps - 1) * SPEC.recipe.global_batch_tokens < SPEC.train_tokens
+
+
+JSON_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**31), 10**31),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=4), st.integers(), max_size=2),
+)
+
+
+def paths(document: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in document.items():
+        found.append(prefix + key)
+        if isinstance(value, dict):
+            found += paths(value, f"{prefix}{key}.")
+    return found
+
+
+@given(path=st.sampled_from(paths(SPEC.to_dict())), value=JSON_VALUES)
+def test_any_other_value_is_read_as_it_is_or_refused_never_misread(path: str, value: Any) -> None:
+    document = changed(path, value)
+    try:
+        spec = RunSpec.from_dict(document)
+    except ValueError:
+        return
+    assert spec.to_dict() == document
+    assert RunSpec.from_json(spec.to_json()) == spec
+
+
+@given(path=st.sampled_from(paths(SPEC.to_dict())), key=st.text(min_size=1, max_size=8))
+def test_any_key_that_is_missing_or_unknown_is_refused(path: str, key: str) -> None:
+    document = copy.deepcopy(SPEC.to_dict())
+    *folders, name = path.split(".")
+    target = document
+    for folder in folders:
+        target = target[folder]
+    value = target.pop(name)
+    with pytest.raises(ValueError, match=r"schema_version|lacks key"):
+        RunSpec.from_dict(document)
+    target[name] = value
+    if key not in target:
+        target[key] = 1
+        with pytest.raises(ValueError, match="unknown key"):
+            RunSpec.from_dict(document)

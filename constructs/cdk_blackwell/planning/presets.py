@@ -1,4 +1,8 @@
-"""Published models by name. The source of each is its Hugging Face ``config.json``."""
+"""Published models by name, smallest first.
+
+The comment names each one's source, the ``config.json`` of that Hugging Face repository. All are
+decoders that the trainer can train as they are.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +68,20 @@ _ALL = (
         rms_norm_eps=1e-5,
         tie_word_embeddings=False,
     ),
+    ModelShape(  # mistralai/Mistral-7B-v0.3
+        name="mistral-7b",
+        vocab_size=32_768,
+        hidden_size=4096,
+        intermediate_size=14_336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=32_768,
+        rope_theta=1_000_000.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+    ),
     ModelShape(  # meta-llama/Llama-3.1-8B
         name="llama-3.1-8b",
         vocab_size=128_256,
@@ -92,6 +110,49 @@ _ALL = (
         rope_theta=10_000.0,
         rms_norm_eps=1e-5,
         tie_word_embeddings=False,
+    ),
+    ModelShape(  # mistralai/Mistral-Small-24B-Base-2501
+        name="mistral-small-24b",
+        vocab_size=131_072,
+        hidden_size=5120,
+        intermediate_size=32_768,
+        num_hidden_layers=40,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=32_768,
+        rope_theta=100_000_000.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+    ),
+    ModelShape(  # 01-ai/Yi-34B
+        name="yi-34b",
+        vocab_size=64_000,
+        hidden_size=7168,
+        intermediate_size=20_480,
+        num_hidden_layers=60,
+        num_attention_heads=56,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=4096,
+        rope_theta=5_000_000.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+    ),
+    ModelShape(  # no published model: meta-llama/Llama-3.1-70B with 72 instead of 80 blocks
+        name="llama-3-64b",
+        vocab_size=128_256,
+        hidden_size=8192,
+        intermediate_size=28_672,
+        num_hidden_layers=72,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=131_072,
+        rope_theta=500_000.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+        rope_scaling=_LLAMA_3_1_SCALING,
     ),
 )
 
