@@ -265,3 +265,15 @@ def test_the_same_resource_can_be_created_again_later(world: World) -> None:
     world.time.sleep(60)
     used = world.cloudformation("Update", run_id="a", old_run_id="b")
     assert "already used" in used["Reason"]
+
+
+def test_a_run_frozen_by_another_version_is_stopped_and_deleted_all_the_same(world: World) -> None:
+    _training(world)
+    world.quiet.table.update(
+        "run",
+        f"{world.owner().owner}#a",
+        "SET job_definition = :d",
+        {":d": '{"schema_version": 99}'},
+    )
+    assert world.cloudformation("Delete")["Status"] == "SUCCESS"
+    assert world.sagemaker.holding() == []

@@ -225,9 +225,18 @@ def _delete(services: Services, event: Event) -> Answer | Waiting:
 def _definitions(
     services: Services, event: Event, attempts: tuple[Attempt, ...]
 ) -> list[JobDefinition]:
-    runs = {attempt.run_id for attempt in attempts}
-    found = [services.store.run(event.owner, run_id) for run_id in sorted(runs)]
-    return [run.definition for run in found if run is not None]
+    definitions = []
+    for run_id in sorted({attempt.run_id for attempt in attempts}):
+        try:
+            run = services.store.run(event.owner, run_id)
+        except ValueError:
+            # Frozen by another version of this library. Its job has ended; at worst EC2 refuses
+            # to delete a security group until the interfaces are gone.
+            log.exception("the definition of run %s cannot be read", run_id)
+            continue
+        if run is not None:
+            definitions.append(run.definition)
+    return definitions
 
 
 def _close_books(services: Services, attempts: tuple[Attempt, ...]) -> None:
