@@ -140,16 +140,34 @@ class _Rule:
                 raise
 
 
-# --- Flow logs -----------------------------------------------------------------------------------
+# --- Interfaces that go with their owner ---------------------------------------------------------
 
 
-def _detach_endpoint(context: Context, made: Made, properties: Properties) -> None:
-    """EC2 takes an interface endpoint's interfaces away with it."""
-    ec2 = context.client("ec2")
-    answer = ec2.describe_vpc_endpoints(VpcEndpointIds=[made.physical_id])
+def _release_endpoint(context: Context, made: Made, properties: Properties) -> None:
+    """EC2 takes an interface endpoint's interfaces away with it; moto leaves them."""
+    answer = context.client("ec2").describe_vpc_endpoints(VpcEndpointIds=[made.physical_id])
     for endpoint in answer["VpcEndpoints"]:
-        for interface in endpoint.get("NetworkInterfaceIds", []):
-            ec2.delete_network_interface(NetworkInterfaceId=interface)
+        _delete_interfaces(context, endpoint.get("NetworkInterfaceIds", []))
+
+
+def _release_nat(context: Context, made: Made, properties: Properties) -> None:
+    """The same for a NAT gateway."""
+    answer = context.client("ec2").describe_nat_gateways(NatGatewayIds=[made.physical_id])
+    for gateway in answer["NatGateways"]:
+        addresses = gateway.get("NatGatewayAddresses", [])
+        _delete_interfaces(context, [address["NetworkInterfaceId"] for address in addresses])
+
+
+def _delete_interfaces(context: Context, interfaces: list[str]) -> None:
+    for interface in interfaces:
+        try:
+            context.client("ec2").delete_network_interface(NetworkInterfaceId=interface)
+        except ClientError as error:
+            if not is_gone(error):
+                raise
+
+
+# --- Flow logs -----------------------------------------------------------------------------------
 
 
 class _FlowLog(ApiType):
@@ -227,6 +245,7 @@ TYPES: Final[Mapping[str, ResourceType]] = {
         physical_id="output.NatGateway.NatGatewayId",
         attributes={"NatGatewayId": "output.NatGateway.NatGatewayId"},
         ec2_tags="natgateway",
+        before_delete=_release_nat,
         delete_call="delete_nat_gateway",
         delete_input={"NatGatewayId": "{id}"},
     ),
@@ -269,7 +288,7 @@ TYPES: Final[Mapping[str, ResourceType]] = {
             "DnsEntries": "output.VpcEndpoint.DnsEntries[].join(':', [HostedZoneId, DnsName])",
         },
         ec2_tags="vpc-endpoint",
-        before_delete=_detach_endpoint,
+        before_delete=_release_endpoint,
         delete_call="delete_vpc_endpoints",
         delete_input={"VpcEndpointIds": ["{id}"]},
     ),
