@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -163,8 +164,13 @@ def main(environment: Mapping[str, str]) -> int:
     states = Path(tempfile.mkdtemp(prefix="cdkb-ranks-"))
     launcher = Launcher(states)
     launcher.install_signal_handlers()
+    failure: Failure | None
     try:
         failure = launch(container, environment, launcher)
+    except Exception as error:
+        # A fault of the launcher itself: still leave a reason that the controller can read.
+        traceback.print_exc()
+        failure = Failure(kind="internal", message=f"launcher: {type(error).__name__}: {error}")
     finally:
         shutil.rmtree(states)
     if failure is None:

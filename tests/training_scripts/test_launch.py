@@ -305,7 +305,7 @@ def test_a_missing_package_without_wheels_names_the_remedy(
 ) -> None:
     (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
-    with pytest.raises(LaunchError, match="lacks safetensors .*cdk-blackwell vendor"):
+    with pytest.raises(LaunchError, match=r"lacks safetensors .*cdk-blackwell vendor"):
         wheels.install_missing_wheels(tmp_path)
 
 

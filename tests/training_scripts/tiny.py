@@ -134,7 +134,7 @@ TOKENIZER = {
 def write_dataset(
     folder: Path, *, sequences: int = 40, held_out: int = 5, vocabulary: int = VOCABULARY
 ) -> Manifest:
-    """Learnable tokens (each follows from the one before) in two training shards and one held out."""
+    """Learnable tokens, each near the one before: two training shards and one held out."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(TOKENIZER)
     (folder / "tokenizer.json").write_text(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -21,17 +23,39 @@ class StopFlag:
         self._reporter = reporter
 
     def install(self) -> None:
-        """Take over both signals."""
+        """Take over both signals.
+
+        Python runs handlers only when the main thread leaves native code, and a rank whose peer is
+        lost may wait in a GPU collective for ever. So a thread is woken by the signal itself.
+        """
         signal.signal(signal.SIGTERM, self._handle)
         signal.signal(signal.SIGINT, self._handle)
+        wake, woken = socket.socketpair()
+        wake.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        # The sockets live as long as the thread, which lives as long as the process.
+        threading.Thread(
+            target=self._watch, args=(wake, woken), name="signals", daemon=True
+        ).start()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        self._leave_if_abandoned()
+
+    def _watch(self, wake: socket.socket, woken: socket.socket) -> None:
+        watched = (signal.SIGTERM, signal.SIGINT)
+        while numbers := woken.recv(1):
+            if numbers[0] in watched:
+                self._leave_if_abandoned()
+
+    def _leave_if_abandoned(self) -> None:
+        """Leave at once when nobody asked the launcher to stop.
+
+        Then torchrun ends this rank because another one is gone, and no collective can complete.
+        """
         if self._reporter.stop_requested is False:
-            # Nobody asked the launcher to stop, so torchrun ends this rank because another one is
-            # gone. No collective can complete any more: leave at once instead of waiting in one.
             self._reporter.report("abandoned", message="another rank was lost")
             os._exit(EXIT_ABANDONED)
-        self.requested = True
 
 
 Agree = Callable[..., list[float]]
