@@ -97,11 +97,12 @@ class LocalAws:
         if service not in self._clients:
             import boto3
 
-            self._clients[service] = boto3.session.Session(
+            session: Any = boto3.session.Session(
                 aws_access_key_id=ACCESS_KEY,
                 aws_secret_access_key=SECRET_KEY,
                 region_name=self.region,
-            ).client(service, endpoint_url=self.endpoint_url)
+            )
+            self._clients[service] = session.client(service, endpoint_url=self.endpoint_url)
         return self._clients[service]
 
     def close(self) -> None:

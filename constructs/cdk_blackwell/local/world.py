@@ -31,11 +31,12 @@ class World:
         with self._lock:
             key = (service, region)
             if key not in self._clients:
-                self._clients[key] = boto3.session.Session(
+                session: Any = boto3.session.Session(
                     aws_access_key_id=ACCESS_KEY,
                     aws_secret_access_key=SECRET_KEY,
                     region_name=region,
-                ).client(
+                )
+                self._clients[key] = session.client(
                     service,
                     endpoint_url=self.endpoint,
                     config=Config(retries={"total_max_attempts": 1}, read_timeout=900),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 NO_VALUE: Final = object()
 """What ``{"Ref": "AWS::NoValue"}`` gives; removed from lists and objects."""
@@ -23,7 +23,7 @@ class TemplateError(ValueError):
     """The template is not valid; the text is shown to the user as it is."""
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML as CloudFormation reads it: dates stay text, ``!Sub`` and its like are functions."""
 
 
@@ -51,6 +51,7 @@ _Loader.add_multi_constructor("!", _construct_function)
 
 def read_template(body: str) -> dict[str, Any]:
     """Read a JSON or YAML template; TemplateError when it has no resources."""
+    template: Any
     try:
         template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)
     except (ValueError, yaml.YAMLError) as error:
@@ -61,7 +62,8 @@ def read_template(body: str) -> dict[str, Any]:
     for name, resource in resources.items():
         if not isinstance(resource, dict) or "Type" not in resource:
             raise TemplateError(f"Template format error: resource [{name}] has no Type")
-    return template
+    result: dict[str, Any] = template
+    return result
 
 
 def resolve_parameters(

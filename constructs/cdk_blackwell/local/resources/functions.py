@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -33,6 +35,18 @@ def _remember(context: Context, made: Made, properties: Properties) -> None:
 
 class _Function(ApiType):
     """Code and configuration change in place, everything else is another function."""
+
+    def request(self, context: Context, properties: Properties) -> dict[str, Any]:
+        """In a template ``ZipFile`` is source text; the API wants an archive with it."""
+        request = super().request(context, properties)
+        source = request["Code"].get("ZipFile")
+        if source is not None:
+            archive = io.BytesIO()
+            with zipfile.ZipFile(archive, "w") as zipped:
+                # A fixed time: the same source is the same code.
+                zipped.writestr(zipfile.ZipInfo("index.py", (1980, 1, 1, 0, 0, 0)), source)
+            request["Code"]["ZipFile"] = archive.getvalue()
+        return request
 
     def update(self, context: Context, made: Made, old: Properties, properties: Properties) -> Made:
         for key in ("FunctionName", "Tags", "Architectures", "PackageType"):

@@ -40,13 +40,12 @@ def _lifecycle(value: Any) -> Any:
 
 
 def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    result = _rename(
+    result: dict[str, Any] = _rename(
         dict(rule),
         {
             "Id": "ID",
             "TransitionInDays": "Days",
             "TransitionDate": "Date",
-            "NoncurrentVersionTransitions": "NoncurrentVersionTransitions",
         },
     )
     expiration = {
