@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from cdk_blackwell.cli.demo.processes import processes_below
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

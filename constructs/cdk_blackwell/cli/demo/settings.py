@@ -86,7 +86,7 @@ def shrink(shape: ModelShape) -> ModelShape:
     embeddings, norm epsilon); width, depth and vocabulary shrink, and long-context RoPE scaling
     goes with the long context.
     """
-    hidden_size, heads = 256, 8
+    hidden_size, heads = 192, 8
     queries_per_kv = shape.num_attention_heads // shape.num_key_value_heads
     ratio = shape.intermediate_size / shape.hidden_size
     return replace(
@@ -117,7 +117,7 @@ def context(*, folders: DemoFolders, wheelhouse: Path) -> dict[str, str]:
         "run_id": RUN_ID,
         # CPUs without BF16 units run BF16 matrix products about 80 times slower than FP32 ones.
         "precision": "fp32",
-        "peak_learning_rate": "3e-3",
+        "peak_learning_rate": "2e-3",
         "warmup_steps": "20",
         "checkpoint_interval_seconds": str(CHECKPOINT_INTERVAL_SECONDS),
         "validation_interval_steps": "100",
