@@ -1,0 +1,154 @@
+"""FoundationStack: what is stateful stays, is private, and is created in the right order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_cdk.assertions import Match
+
+
+def only(template: Any, kind: str) -> tuple[str, dict[str, Any]]:
+    ((name, resource),) = template.find_resources(kind).items()
+    return name, resource
+
+
+def test_the_file_system_is_the_one_the_design_names(default: Any) -> None:
+    _, file_system = only(default.foundation, "AWS::FSx::FileSystem")
+    properties = file_system["Properties"]
+    assert properties["FileSystemType"] == "LUSTRE"
+    assert properties["FileSystemTypeVersion"] == "2.15"
+    assert properties["StorageCapacity"] == 1200
+    assert properties["LustreConfiguration"] == {
+        "DeploymentType": "PERSISTENT_2",
+        "PerUnitStorageThroughput": 250,
+        "DataCompressionType": "LZ4",
+    }
+    assert properties["KmsKeyId"]["Fn::GetAtt"][0] in default.foundation.find_resources(
+        "AWS::KMS::Key"
+    )
+
+
+def test_the_file_system_waits_for_its_group_and_every_rule_of_it(default: Any) -> None:
+    """aws-parallelcluster#6181: created before its rules, FSx fails on port 988."""
+    _, file_system = only(default.foundation, "AWS::FSx::FileSystem")
+    group = file_system["Properties"]["SecurityGroupIds"][0]["Fn::GetAtt"][0]
+    rules = {
+        name
+        for kind in ("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress")
+        for name in default.foundation.find_resources(kind)
+    }
+    assert len(rules) == 4
+    assert {group, *rules} <= set(file_system["DependsOn"])
+
+
+def test_the_file_servers_reach_each_other_on_the_lustre_ports_both_ways(default: Any) -> None:
+    for kind, peer in (
+        ("AWS::EC2::SecurityGroupIngress", "SourceSecurityGroupId"),
+        ("AWS::EC2::SecurityGroupEgress", "DestinationSecurityGroupId"),
+    ):
+        rules = [r["Properties"] for r in default.foundation.find_resources(kind).values()]
+        assert sorted((r["FromPort"], r["ToPort"]) for r in rules) == [(988, 988), (1018, 1023)]
+        assert all(r[peer] == r["GroupId"] and r["IpProtocol"] == "tcp" for r in rules)
+
+
+def test_the_dataset_bucket_is_linked_and_followed(default: Any) -> None:
+    _, association = only(default.foundation, "AWS::FSx::DataRepositoryAssociation")
+    properties = association["Properties"]
+    assert properties["FileSystemPath"] == "/dataset"
+    assert properties["BatchImportMetaDataOnCreate"] is True
+    assert properties["S3"]["AutoImportPolicy"]["Events"] == ["NEW", "CHANGED", "DELETED"]
+    bucket = properties["DataRepositoryPath"]["Fn::Join"][1][1]["Ref"]
+    assert bucket in default.foundation.find_resources("AWS::S3::Bucket")
+
+
+def test_what_holds_data_stays_and_so_does_the_network_it_holds(default: Any) -> None:
+    """A retained file system keeps interfaces in its subnet, which then cannot be deleted."""
+    for kind in (
+        "AWS::FSx::FileSystem",
+        "AWS::FSx::DataRepositoryAssociation",
+        "AWS::S3::Bucket",
+        "AWS::KMS::Key",
+        "AWS::EC2::VPC",
+        "AWS::EC2::Subnet",
+        "AWS::EC2::SecurityGroupIngress",
+        "AWS::EC2::SecurityGroupEgress",
+    ):
+        for name, resource in default.foundation.find_resources(kind).items():
+            assert resource.get("DeletionPolicy") == "Retain", name
+    _, file_system = only(default.foundation, "AWS::FSx::FileSystem")
+    group = file_system["Properties"]["SecurityGroupIds"][0]["Fn::GetAtt"][0]
+    groups = default.foundation.find_resources("AWS::EC2::SecurityGroup")
+    assert groups[group]["DeletionPolicy"] == "Retain"
+
+
+def test_buckets_are_private_encrypted_and_refuse_plain_http(default: Any) -> None:
+    buckets = default.foundation.find_resources("AWS::S3::Bucket")
+    assert len(buckets) == 2
+    for bucket in buckets.values():
+        properties = bucket["Properties"]
+        assert all(properties["PublicAccessBlockConfiguration"].values())
+        (rule,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+        (lifecycle,) = properties["LifecycleConfiguration"]["Rules"]
+        assert lifecycle["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
+    policies = default.foundation.find_resources("AWS::S3::BucketPolicy")
+    assert {p["Properties"]["Bucket"]["Ref"] for p in policies.values()} == set(buckets)
+    for policy in policies.values():
+        assert any(
+            statement["Effect"] == "Deny"
+            and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+            for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        )
+
+
+def test_checkpoints_are_not_versioned_and_datasets_are(default: Any) -> None:
+    versioned = {
+        name: "VersioningConfiguration" in bucket["Properties"]
+        for name, bucket in default.foundation.find_resources("AWS::S3::Bucket").items()
+    }
+    assert sorted(versioned.values()) == [False, True]
+    assert next(v for name, v in versioned.items() if "Dataset" in name)
+
+
+def test_the_key_admits_fsx_and_alarms_of_this_account_only(default: Any) -> None:
+    _, key = only(default.foundation, "AWS::KMS::Key")
+    assert key["Properties"]["EnableKeyRotation"] is True
+    statements = {s["Sid"]: s for s in key["Properties"]["KeyPolicy"]["Statement"] if "Sid" in s}
+    fsx = statements["FsxDataRepository"]["Condition"]
+    assert fsx["StringEquals"] == {"kms:CallerAccount": {"Ref": "AWS::AccountId"}}
+    assert "AWSServiceRoleForFSxS3Access_*" in str(fsx["ArnLike"]["aws:PrincipalArn"])
+    alarms = statements["AlarmsToTopics"]
+    assert alarms["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert alarms["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_there_is_no_way_to_the_internet(default: Any) -> None:
+    for kind in ("AWS::EC2::NatGateway", "AWS::EC2::InternetGateway", "AWS::EC2::Route"):
+        default.foundation.resource_count_is(kind, 0)
+    default.foundation.has_resource_properties(
+        "AWS::EC2::VPCEndpoint",
+        {
+            "VpcEndpointType": "Gateway",
+            "ServiceName": Match.object_like(
+                {"Fn::Join": ["", ["com.amazonaws.", {"Ref": "AWS::Region"}, ".s3"]]}
+            ),
+        },
+    )
+
+
+def test_flow_logs_are_kept_for_three_months(default: Any) -> None:
+    default.foundation.has_resource_properties("AWS::EC2::FlowLog", {"TrafficType": "REJECT"})
+    default.foundation.has_resource_properties("AWS::Logs::LogGroup", {"RetentionInDays": 90})
+
+
+def test_without_a_zone_the_regions_first_is_taken_with_a_warning(default: Any) -> None:
+    _, subnet = only(default.foundation, "AWS::EC2::Subnet")
+    assert subnet["Properties"]["AvailabilityZone"] == {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
+    metadata = (default.folder / "FoundationStack.metadata.json").read_text()
+    assert "no availability_zone given" in metadata
+
+
+def test_a_given_zone_is_used_without_asking_the_account(demo: Any) -> None:
+    _, subnet = only(demo.foundation, "AWS::EC2::Subnet")
+    assert subnet["Properties"]["AvailabilityZone"] == "us-west-2b"
+    assert '"missing"' not in (demo.folder / "manifest.json").read_text()

@@ -1,0 +1,113 @@
+"""Expected mistakes: one line with the value got, what is allowed and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+Refuse = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ({"availability_zone": "moon-1"}, ["'moon-1'", "us-west-2b"]),
+        ({"availability_zone": "usw2-az2"}, ["'usw2-az2'", "zone ids"]),
+        (
+            {"region": "us-east-1", "availability_zone": "us-west-2b"},
+            ["'us-west-2b'", "us-east-1"],
+        ),
+        ({"model": "llama-2-13b"}, ["13.02B", "up to 7B", "MidModelJob"]),
+        ({"model": "gpt-9"}, ["'gpt-9'", "llama-3.2-1b", "config.json"]),
+        ({"sequence_length": "8k"}, ["sequence_length", "'8k'", "whole number"]),
+        ({"sequence_length": "8192.5"}, ["sequence_length", "whole number"]),
+        ({"sequence_lenght": "8192"}, ["'sequence_lenght'", "did you mean sequence_length"]),
+        ({"packages_in_image": "maybe"}, ["packages_in_image", "true or false"]),
+        ({"precision": "fp4"}, ["precision", "'fp4'", "bf16"]),
+        ({"global_batch_tokens": "1000"}, ["1,000", "65,536"]),
+        ({"run_id": "-a"}, ["'-a'", "1-24 letters"]),
+        ({"max_cost_usd": "100"}, ["max_cost_usd", "needs hourly_price_usd"]),
+        (
+            {"max_cost_usd": "100", "hourly_price_usd": "99"},
+            ["7,286.40 USD", "max_cost_usd 100.00", "3 attempts of up to 24.0 hours", "Lower"],
+        ),
+        ({"storage_gib": "1300"}, ["1300", "next larger is 2400"]),
+        ({"throughput_per_tib": "300"}, ["300", "125, 250, 500, 1000"]),
+        ({"max_pending_hours": "0.1"}, ["360 s", "1800 s (30 minutes)"]),
+        ({"dataset_prefix": "/tokens"}, ["'/tokens'", "for example tokens/"]),
+        ({"training_plan_arn": "cr-0123"}, ["'cr-0123'", "training-plan/<name>"]),
+        (
+            {
+                "region": "us-east-1",
+                "training_plan_arn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p",
+            },
+            ["us-west-2", "us-east-1"],
+        ),
+        ({"micro_batch_size": "3"}, ["micro_batch_size is 3", "use 1 or 2"]),
+    ],
+)
+def test_the_line_says_what_is_wrong_and_what_to_do(
+    refuse: Refuse, context: dict[str, str], words: list[str]
+) -> None:
+    line = refuse(**context)
+    for word in words:
+        assert word in line
+
+
+def test_a_broken_config_json_is_named(refuse: Refuse, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("{not json")
+    assert str(path) in refuse(model=str(path))
+
+
+def test_a_config_json_that_lacks_a_field_names_it(
+    refuse: Refuse, tmp_path: Path, tiny_config: Path
+) -> None:
+    config = json.loads(tiny_config.read_text())
+    del config["num_hidden_layers"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    assert "num_hidden_layers" in refuse(model=str(path))
+
+
+def test_a_model_that_does_not_fit_is_refused_with_both_numbers(refuse: Refuse) -> None:
+    line = refuse(
+        model="llama-2-7b",
+        sequence_length="131072",
+        global_batch_tokens=str(131_072 * 8),
+        activation_checkpointing="none",
+    )
+    assert "GiB per GPU" in line
+
+
+def test_a_missing_wheelhouse_names_the_command_that_fills_it(
+    refuse: Refuse, tmp_path: Path
+) -> None:
+    line = refuse(packages_in_image="false", wheelhouse=str(tmp_path / "none"))
+    assert "safetensors" in line
+    assert "cdk-blackwell vendor" in line
+
+
+def test_app_py_prints_one_line_and_ends_with_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**_environment(), "CDK_CONTEXT_JSON": json.dumps({"model": "/does/not/exist"})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("cdk-blackwell: model '/does/not/exist'")
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("CDK_CONTEXT")}
