@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from aws_cdk import Annotations, CfnOutput, Fn, Stack
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.foundation import Foundation
-from constructs import Construct
 
 
 class FoundationStack(Stack):

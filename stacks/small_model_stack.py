@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from aws_cdk import Duration, Stack
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.foundation import IFoundation
@@ -14,7 +15,6 @@ from cdk_blackwell.jobs.small_model_job import SmallModelJob
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import RecipeOverrides, default_optimizer
 from cdk_blackwell.planning.run_spec import Optimizer
-from constructs import Construct
 from stacks.settings import Settings
 
 

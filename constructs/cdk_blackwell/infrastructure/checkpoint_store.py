@@ -8,9 +8,9 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.bucket import private_bucket
-from constructs import Construct
 
 
 class ICheckpointStore(Protocol):

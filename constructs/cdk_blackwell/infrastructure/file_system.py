@@ -10,7 +10,6 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-
 from constructs import Construct, IDependable
 
 LUSTRE_VERSION: Final = "2.15"

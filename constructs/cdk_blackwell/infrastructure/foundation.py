@@ -8,13 +8,13 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
+from constructs import Construct, IDependable
 
 from cdk_blackwell.infrastructure.bucket import private_bucket
 from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore
 from cdk_blackwell.infrastructure.encryption import StorageKey
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
 from cdk_blackwell.infrastructure.network import DEFAULT_CIDR, TrainingNetwork
-from constructs import Construct, IDependable
 
 
 class IFoundation(Protocol):

@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 from aws_cdk import CfnResource
 from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.file_system import LUSTRE_PORTS, ISharedFileSystem
-from constructs import Construct
 
 Side = Literal["job", "file_system"]
 Direction = Literal["ingress", "egress"]

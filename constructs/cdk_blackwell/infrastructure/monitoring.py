@@ -11,9 +11,9 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from constructs import Construct
 
 from cdk_blackwell.planning.metrics import METRICS, Metric
-from constructs import Construct
 
 NAMESPACE_OF_JOBS: Final = "/aws/sagemaker/TrainingJobs"
 

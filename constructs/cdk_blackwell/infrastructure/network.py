@@ -10,9 +10,9 @@ from aws_cdk import RemovalPolicy, Stack, Tags, Token
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.endpoints import GATEWAY_ENDPOINTS, INTERFACE_ENDPOINTS
-from constructs import Construct
 
 DEFAULT_CIDR: Final = "10.64.0.0/16"
 SUBNET_PREFIX_EXTRA: Final = 2

@@ -8,7 +8,6 @@ from typing import Final
 
 from aws_cdk import Aws, Stack, Token
 from aws_cdk import aws_ecr as ecr
-
 from constructs import Construct
 
 DEEP_LEARNING_CONTAINERS_ACCOUNT: Final = "763104351884"

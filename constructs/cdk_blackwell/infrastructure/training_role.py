@@ -10,11 +10,11 @@ from aws_cdk import Aws, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.planning.contracts import METRICS_NAMESPACE
-from constructs import Construct
 
 
 @dataclass(frozen=True, kw_only=True)

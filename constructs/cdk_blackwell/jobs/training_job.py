@@ -15,6 +15,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct, IDependable
 
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
@@ -50,7 +51,6 @@ from cdk_blackwell.planning.metrics import METRICS
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import Plan, make_plan
 from cdk_blackwell.planning.recipes import NO_OVERRIDES, RecipeOverrides
-from constructs import Construct, IDependable
 
 TOKENS_PER_SECOND: Final = next(m for m in METRICS if m.key == "tokens_per_second")
 

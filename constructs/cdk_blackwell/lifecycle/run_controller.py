@@ -16,6 +16,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IDependable
 
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
 from cdk_blackwell.lifecycle.asset import AWS_DATA_PATH, HANDLER, stage_controller
@@ -34,7 +35,6 @@ from cdk_blackwell.lifecycle.handler.permissions import (
     PERMISSIONS,
     Permission,
 )
-from constructs import Construct, IDependable
 
 RECONCILE_MINUTES: Final = 5
 """Job events are best effort; what they miss is found this often."""
