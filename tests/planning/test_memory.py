@@ -28,7 +28,11 @@ ORACLE = [
     json.loads(line) for line in (DATA / "memory_oracle.jsonl").read_text().splitlines() if line
 ]
 TRACKER_ARTEFACT = [point for point in ORACLE if "UNSHARDED_PARAM" not in point["parts_gib"]]
-"""The peak lies in the optimizer step, where the tracker counts 0.8 of a further fp32 copy."""
+"""The peak lies in the optimizer step, where the tracker counts temporaries that are dead.
+
+They sit in reference cycles until Python's garbage collector runs, so the number differs from run
+to run (3.1 and 4.0 GiB for one and the same small case); the backward pass before it is the peak.
+"""
 PUBLISHED = [
     row
     for row in csv.DictReader((DATA / "published_runs.csv").open())
@@ -53,7 +57,7 @@ def oracle_error(point: dict[str, Any]) -> float:
         shard_gpus=point["gpus"] // point["replicas"],
         activation_checkpointing=point["activation_checkpointing"],
         loss_chunks=point["loss_chunks"],
-        own_vocabulary_groups=True,
+        torchtitan_layout=True,
     )
     return predicted.allocated_gib / point["peak_gib"] - 1
 
@@ -84,7 +88,7 @@ def test_reserved_memory_is_published_memory_or_somewhat_more(row: dict[str, str
         activation_checkpointing=row["activation_checkpointing"],
         loss_chunks=1,
         compiled=row["compiled"] == "yes",
-        own_vocabulary_groups=True,
+        torchtitan_layout=True,
         logit_bytes=float(row["logit_bytes"]),
     )
     # The newest rows (B200) hold hardly more than what is allocated; the bound stays an upper one.
@@ -142,7 +146,7 @@ SETTINGS = st.fixed_dictionaries(
         "loss_chunks": st.integers(1, 64),
         "compiled": st.booleans(),
         "accumulates": st.booleans(),
-        "own_vocabulary_groups": st.booleans(),
+        "torchtitan_layout": st.booleans(),
         "foreach_optimizer": st.booleans(),
         "precision": st.sampled_from(["bf16", "fp32"]),
     }

@@ -2,9 +2,10 @@
 
 The peak is the largest of a handful of moments of a step, each the sum of what is alive then
 (``peak_moments``). Bytes are counted for FSDP2 with fp32 master weights, AdamW, gradients reduced
-in fp32 and flash attention. The moments were derived from, and agree to 0.02 % with, runs of a real
-training step under PyTorch's FSDP memory tracker (CPU, fake process group, plain operations); no
-B200 was used. What compiled blocks keep is derived by hand and not verified.
+in fp32 and flash attention. The moments were derived from, and agree to a thousandth with, runs of
+a real training step under PyTorch's FSDP memory tracker (CPU, fake process group, plain
+operations), and the trainer's own model is held to them in the same way; no B200 was used. What
+compiled blocks keep is derived by hand and not verified.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ class TrainingStep:
     """AdamW over all parameters at once, which makes a further fp32 copy; fused makes none."""
     accumulates: bool = False
     """Several micro-batches per step: sharded gradients outlive the backward pass."""
-    own_vocabulary_groups: bool = False
-    """Embedding and head each in an FSDP group of their own, as torchtitan wraps them.
+    torchtitan_layout: bool = False
+    """Embedding and head each in an FSDP group of their own; ``every:K`` begins with block 1.
 
-    Otherwise both belong to the root, as in this library's trainer: gathered once per step and
-    reduced at its end.
+    In this library's trainer both belong to the root, gathered once per step and reduced at its
+    end, and ``every:K`` begins with block K.
     """
     logit_bytes: float = LOGIT_BYTES
 
@@ -105,10 +106,11 @@ class TrainingStep:
     def block_modes(self) -> tuple[str, ...]:
         """``none``, ``selective`` or ``full`` for each block, the first one first."""
         interval = checkpointing_interval(self.activation_checkpointing)
-        layers = range(self.model.num_hidden_layers)
+        first = 0 if self.torchtitan_layout else 1
+        layers = range(first, first + self.model.num_hidden_layers)
         if interval is None:
             return (self.activation_checkpointing,) * len(layers)
-        return tuple("none" if index % interval else "full" for index in layers)
+        return tuple("none" if number % interval else "full" for number in layers)
 
 
 def estimate_memory(
@@ -123,7 +125,7 @@ def estimate_memory(
     compiled: bool = False,
     foreach_optimizer: bool = False,
     accumulates: bool = False,
-    own_vocabulary_groups: bool = False,
+    torchtitan_layout: bool = False,
     logit_bytes: float = LOGIT_BYTES,
 ) -> MemoryEstimate:
     """Predict the peak for ``tokens`` per GPU and micro-batch (see ``TrainingStep``)."""
@@ -138,7 +140,7 @@ def estimate_memory(
         compiled=compiled,
         foreach_optimizer=foreach_optimizer,
         accumulates=accumulates,
-        own_vocabulary_groups=own_vocabulary_groups,
+        torchtitan_layout=torchtitan_layout,
         logit_bytes=logit_bytes,
     )
     moments = peak_moments(step)
@@ -180,16 +182,20 @@ def _static(step: TrainingStep) -> float:
 
 def _loss_moments(step: TrainingStep) -> dict[str, float]:
     matrix = step.width * step.model.embedding_parameter_count
-    root = step.width * step.vocabulary_parameters
-    gathered = matrix if step.own_vocabulary_groups else root
+    # The root's backward pass begins with the loss and gathers the last block ahead.
+    root = step.width * (step.vocabulary_parameters + step.model.layer_parameter_count)
+    gathered = matrix if step.torchtitan_layout else root
     alive = _static(step) + gathered + saved_bytes(step) + 2 * step.hidden_bytes
     logits = step.tokens * step.model.vocab_size / step.loss_chunks
     chunk_gradients = matrix + step.hidden_bytes if step.loss_chunks > 1 else 0.0
     moments = {
         "loss": alive + step.logit_bytes * logits + chunk_gradients,
-        "head backward": alive + step.hidden_bytes + step.width * logits + 2 * matrix,
+        # Gradients of the head: accumulated, new and their sum.
+        "head backward": alive
+        + step.hidden_bytes
+        + max(2 * matrix + step.width * logits, 3 * matrix),
     }
-    if step.own_vocabulary_groups:
+    if step.torchtitan_layout:
         reduced = step.model.embedding_parameter_count
         moments["head gradient reduction"] = (
             _static(step)
@@ -207,7 +213,7 @@ def _backward_moments(step: TrainingStep) -> dict[str, float]:
     n_block = model.layer_parameter_count
     vocabulary = model.embedding_parameter_count
     alive = _static(step)
-    if step.own_vocabulary_groups:
+    if step.torchtitan_layout:
         reducing, reduced = 4.0 * vocabulary, 4 * vocabulary / shards
     else:
         # The root stays gathered, and the head's gradient waits for the end of the pass.
@@ -227,13 +233,11 @@ def _backward_moments(step: TrainingStep) -> dict[str, float]:
         saved = below
         reducing = 4.0 * n_block
         reduced = 4 * n_block / shards + (0.0 if step.accumulates else reduced)
-    if not step.own_vocabulary_groups:
+    if not step.torchtitan_layout:
+        # The gathered weights are free by now; gradients are copied in fp32 to be reduced.
         root = step.vocabulary_parameters
-        moments["root gradient reduction"] = (
-            16 * model.parameter_count / shards
-            + 2 * step.width * root
-            + 4 * root * (1 + (1 / shards if step.accumulates else 0))
-        )
+        blocks = 0 if step.accumulates else 4 * model.num_hidden_layers * n_block / shards
+        moments["root gradient reduction"] = _static(step) + blocks + (step.width + 4) * root
     return moments
 
 
@@ -241,7 +245,7 @@ def _reserved_parts(step: TrainingStep) -> dict[str, float]:
     """Upper bound by kind: the allocator's pools are per stream and do not share."""
     n, shards = step.model.parameter_count, step.shard_gpus
     block, matrix = step.block, step.width * step.model.embedding_parameter_count
-    if step.own_vocabulary_groups:
+    if step.torchtitan_layout:
         vocabulary = 3.0 * matrix
     else:
         # Gathered weights and the head's gradient, then all gradients of the root in fp32.
