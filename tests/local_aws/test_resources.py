@@ -199,7 +199,7 @@ def test_a_policy_denies_all_but_what_it_says_about_tls(aws: LocalAws, stacks: A
     )
     s3, name = aws.client("s3"), stacks.physical_id("policy", "Bucket")
     s3.put_object(Bucket=name, Key="a", Body=b"1")
-    with pytest.raises(ClientError, match="AccessDenied"):
+    with pytest.raises(ClientError, match="403"):
         s3.delete_object(Bucket=name, Key="a")
     s3.delete_bucket_policy(Bucket=name)
     s3.delete_object(Bucket=name, Key="a")
