@@ -128,10 +128,9 @@ def fitting_changes(wish: Wish) -> Iterator[str]:
             found = first_fitting(replace(wish, overrides=replace(overrides, **{name: None})))
             if found:
                 yield _describe(name, getattr(found[0], name), found[1])
-    freed = replace(
-        overrides, micro_batch_size=None, activation_checkpointing=None, loss_chunks=None
-    )
-    if freed != overrides:
+    memory_choices = ("micro_batch_size", "activation_checkpointing", "loss_chunks")
+    if sum(getattr(overrides, name) is not None for name in memory_choices) > 1:
+        freed = replace(overrides, **dict.fromkeys(memory_choices))
         found = first_fitting(replace(wish, overrides=freed))
         if found:
             recipe, memory = found

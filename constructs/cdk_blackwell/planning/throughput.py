@@ -17,6 +17,9 @@ Published by torchao: 8,308 tokens/s/GPU at micro-batch 1 with selective recompu
 stacks reach more (67-70 % for Megatron). Replace it by a trial run's number.
 """
 
+SMALLEST_BUSY_MODEL: Final = 500_000_000
+"""Parameters; this project's guess of where launch overhead begins to count."""
+
 
 def flops_per_token(
     model: ModelShape, sequence_length: int, convention: FlopsConvention = "causal"
@@ -52,6 +55,14 @@ def estimate_throughput(
     """Speed at the published efficiency of plain FSDP2 on one node, where compute bounds it."""
     flops = flops_per_token(model, sequence_length)
     peak = P6_B200.peak_flops[precision]
+    small = (
+        (
+            f"{model.parameter_count / 1e6:,.0f}M parameters are too few to keep a GPU busy, which is "
+            "not modelled: expect much less than predicted",
+        )
+        if model.parameter_count < SMALLEST_BUSY_MODEL
+        else ()
+    )
     return ThroughputEstimate(
         flops_per_token=flops,
         flops_convention="causal",
@@ -61,5 +72,6 @@ def estimate_throughput(
         assumptions=(
             f"model FLOPs utilisation {FSDP2_BF16_MFU:.0%} of dense {precision} peak: FSDP2 on "
             "8 x B200, Llama 3 8B, published by torchao; not measured by this project",
+            *small,
         ),
     )
