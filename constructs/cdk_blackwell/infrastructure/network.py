@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import Final
 
-from aws_cdk import RemovalPolicy, Stack, Tags, Token
+from aws_cdk import Acknowledgment, RemovalPolicy, Stack, Tags, Token, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -85,6 +85,12 @@ class TrainingNetwork(Construct):
             cidr_block=subnet_cidr,
             availability_zone=self.availability_zone,
             map_public_ip_on_launch=False,
+        )
+        Validations.of(subnet).acknowledge(
+            Acknowledgment(
+                id="CloudFormation-Validate::W3010",
+                reason="B200 capacity and training plans are bound to one zone, so it is named",
+            )
         )
         vpc.apply_removal_policy(removal_policy)
         subnet.apply_removal_policy(removal_policy)
