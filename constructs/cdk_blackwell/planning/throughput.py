@@ -57,8 +57,8 @@ def estimate_throughput(
     peak = P6_B200.peak_flops[precision]
     small = (
         (
-            f"{model.parameter_count / 1e6:,.0f}M parameters are too few to keep a GPU busy, which is "
-            "not modelled: expect much less than predicted",
+            f"{model.parameter_count / 1e6:,.0f}M parameters are too few to keep a GPU busy, which "
+            "is not modelled: expect much less than predicted",
         )
         if model.parameter_count < SMALLEST_BUSY_MODEL
         else ()
