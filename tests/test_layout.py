@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import subprocess
 import sys
 import sysconfig
@@ -54,7 +54,8 @@ def test_the_cdk_library_constructs_is_the_one_imported_from_the_root() -> None:
 
 
 def test_the_package_cannot_be_imported_by_a_second_name() -> None:
-    assert importlib.util.find_spec("constructs.cdk_blackwell") is None
+    with pytest.raises(ImportError, match="import cdk_blackwell"):
+        importlib.import_module("constructs.cdk_blackwell")
 
 
 @pytest.mark.parametrize("module", ["cdk_blackwell", "cdk_blackwell.planning"])
@@ -98,7 +99,7 @@ def test_files_stay_short_enough_to_read() -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "*.py"], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()
-    long = {name for name in tracked if len((ROOT / name).read_text().splitlines()) > 450}
+    long = {name for name in tracked if len((ROOT / name).read_text().splitlines()) > 400}
     assert not long
 
 

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 
 from cdk_blackwell._version import __version__
 
+if __name__ != "cdk_blackwell":
+    # The CDK's `constructs` package looks for parts of itself on the whole path, so from the
+    # repository's root this package could be loaded a second time, with every class doubled.
+    raise ImportError(f"import cdk_blackwell, not {__name__}")
+
 if TYPE_CHECKING:
     from cdk_blackwell.infrastructure.capacity import Capacity
     from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore

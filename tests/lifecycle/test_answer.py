@@ -12,7 +12,7 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.answer import ANSWER_BYTES, Answer, put, render, send
 from cdk_blackwell.lifecycle.handler.clock import Clock
-from tests.lifecycle.world import FakeTime
+from tests.lifecycle.fakes import FakeTime
 
 EVENT = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "logical"}
 

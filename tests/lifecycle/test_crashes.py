@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.lifecycle.world import Crash, When, World
+from tests.lifecycle.fakes import Crash, When
+from tests.lifecycle.world import World
 
 NewWorld = Callable[[], AbstractContextManager[World]]
 INTERNAL = "InternalServerError: We encountered an internal error."

@@ -10,7 +10,8 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from cdk_blackwell.lifecycle.handler.errors import error_code
 from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS
 from cdk_blackwell.lifecycle.handler.request import render_request, run_spec
-from tests.lifecycle.world import STACK, World, definition, error
+from tests.lifecycle.fakes import STACK, error
+from tests.lifecycle.world import World, definition
 
 LOST = ReadTimeoutError(endpoint_url="https://api")
 THROTTLED = error("ThrottlingException", "Rate exceeded")

@@ -8,7 +8,8 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.cloudformation import DEADLINE_SECONDS, HOP
 from cdk_blackwell.lifecycle.handler.request import render_request
-from tests.lifecycle.world import GROUP, SHARED_GROUP, STACK, Crash, World, definition, error
+from tests.lifecycle.fakes import GROUP, SHARED_GROUP, STACK, Crash, error
+from tests.lifecycle.world import World, definition
 
 
 def _nothing(world: World) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.planning.cost import worst_case_usd
-from tests.lifecycle.world import STACK, World, definition
+from tests.lifecycle.fakes import STACK
+from tests.lifecycle.world import World, definition
 
 
 @pytest.fixture

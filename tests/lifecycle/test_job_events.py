@@ -6,7 +6,8 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS
 from cdk_blackwell.planning.contracts import Failure
-from tests.lifecycle.world import World, definition, error
+from tests.lifecycle.fakes import error
+from tests.lifecycle.world import World, definition
 
 INTERNAL = "InternalServerError: We encountered an internal error."
 

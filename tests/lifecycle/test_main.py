@@ -13,7 +13,8 @@ import pytest
 import cdk_blackwell.lifecycle.handler.main as main
 from cdk_blackwell.lifecycle.handler.definition import ENV_TABLE, ENV_TOPIC
 from cdk_blackwell.lifecycle.handler.services import Services
-from tests.lifecycle.world import TABLE, TOPIC, World
+from tests.lifecycle.fakes import TABLE, TOPIC
+from tests.lifecycle.world import World
 
 HANDLER = Path(main.__file__).parent
 ALLOWED = {"boto3", "botocore", "cdk_blackwell"}

@@ -7,7 +7,8 @@ import string
 import pytest
 
 from cdk_blackwell.lifecycle.handler.permissions import PERMISSIONS
-from tests.lifecycle.world import GROUP, World, error
+from tests.lifecycle.fakes import GROUP, error
+from tests.lifecycle.world import World
 
 ACTIONS = {
     "create_training_job": {"sagemaker:CreateTrainingJob", "sagemaker:AddTags", "iam:PassRole"},

@@ -12,7 +12,8 @@ from botocore.validate import ParamValidator
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.request import render_request, run_spec
 from cdk_blackwell.planning.contracts import TAG_STACK, training_job_name
-from tests.lifecycle.world import STACK, definition
+from tests.lifecycle.fakes import STACK
+from tests.lifecycle.world import definition
 
 
 def test_is_valid_by_the_service_model_of_botocore() -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lifecycle.world import World, definition, error
+from tests.lifecycle.fakes import error
+from tests.lifecycle.world import World, definition
 
 
 def test_with_the_same_run_id_only_records_the_definition(world: World) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import jmespath  # type: ignore[import-untyped]
+import jmespath
 from botocore.exceptions import ClientError
 
 from cdk_blackwell.local.resources.shapes import UnknownPropertyError, to_shape
