@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_blackwell.planning import contracts
-from cdk_blackwell.planning.contracts import Failure, RunLocation
+from cdk_blackwell.planning.contracts import Failure, RunLocation, StackOutput
 
 STACK = "arn:aws:cloudformation:us-west-2:123456789012:stack/S/0000"
 
@@ -87,3 +88,32 @@ def test_other_texts_are_no_failure_of_ours(text: str) -> None:
 def test_every_entrypoint_string_is_short_enough_for_sagemaker() -> None:
     words = [*contracts.CONTAINER_ENTRYPOINT, *contracts.CONTAINER_ARGUMENTS]
     assert all(len(word) <= 256 for word in words)
+
+
+def test_a_stack_output_comes_back_as_it_was_written() -> None:
+    output = StackOutput(
+        controller="function",
+        job="pretrain",
+        tier="small",
+        checkpoint_bucket="checkpoints",
+        dataset_bucket="datasets",
+        topic="arn:aws:sns:us-west-2:123456789012:topic",
+        table="table",
+        dashboard="dashboard",
+    )
+    value = output.to_dict()
+    assert StackOutput.from_json(json.dumps(value)) == output
+    assert StackOutput.from_json(json.dumps({**value, "newer": [1]})) == output
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must be an object"),
+        ('{"controller": "f", "job": 7}', "lacks a text 'job', got 7; deploy the stack again"),
+    ],
+)
+def test_an_output_of_something_else_is_refused_by_name(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        StackOutput.from_json(text)

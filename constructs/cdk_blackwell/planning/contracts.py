@@ -8,8 +8,10 @@ cannot drift apart. Standard library only: it runs in Lambda and inside the trai
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
@@ -225,6 +227,50 @@ METRICS_NAMESPACE: Final = "CdkBlackwell"
 def stack_output_name(job_id: str) -> str:
     """Logical id of the one JSON output of a job: ``CdkBlackwell<Job>``."""
     return "CdkBlackwell" + re.sub(r"[^A-Za-z0-9]", "", job_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOutput:
+    """The value of that output: all the command line needs to find a deployed job."""
+
+    controller: str
+    """Name of the run controller's function."""
+    job: str
+    """Prefix of training job names and of keys in the checkpoint bucket."""
+    tier: str
+    checkpoint_bucket: str
+    dataset_bucket: str
+    topic: str
+    """ARN of the topic that tells people what happened."""
+    table: str
+    """Name of the controller's table."""
+    dashboard: str
+    """Name of the CloudWatch dashboard."""
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain strings (still CDK tokens at synth)."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> StackOutput:
+        """Read what a stack says; keys that only a newer version knows are passed over.
+
+        ValueError names what is missing.
+        """
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"the stack's output is not JSON: {text[:200]!r}") from error
+        if not isinstance(value, Mapping):
+            raise ValueError(f"the stack's output must be an object, got {value!r}")
+        names = [field.name for field in fields(cls)]
+        for name in names:
+            if not isinstance(value.get(name), str):
+                raise ValueError(
+                    f"the stack's output lacks a text {name!r}, got {value.get(name)!r}; deploy "
+                    "the stack again with this version of cdk-blackwell"
+                )
+        return cls(**{name: value[name] for name in names})
 
 
 # --- Exit codes of the command line --------------------------------------------------------------
