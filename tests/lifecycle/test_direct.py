@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.planning.cost import worst_case_usd
 from tests.lifecycle.fakes import STACK
@@ -115,10 +116,9 @@ def test_status_tells_the_attempt_and_the_newest_checkpoint(defined: World) -> N
 def test_bad_input_is_refused_with_what_is_allowed(
     defined: World, event: dict[str, Any], words: str
 ) -> None:
-    answer = defined.deliver(event)
-    assert answer is not None
-    assert answer["state"] == "refused"
-    assert words in answer["message"]
+    answer = ControllerAnswer.from_dict(defined.deliver(event))
+    assert answer.state == "refused"
+    assert words in answer.message
     assert defined.sagemaker.created == []
 
 
@@ -129,3 +129,18 @@ def test_a_controller_without_a_job_says_so(world: World) -> None:
 def test_an_unknown_event_is_an_error_that_names_what_is_allowed(world: World) -> None:
     with pytest.raises(ValueError, match="Scheduled Event"):
         world.deliver({"Records": []})
+
+
+def test_an_answer_keeps_its_keys_and_types() -> None:
+    answer = ControllerAnswer(run_id="a", state="none", message="Nothing.")
+    assert answer.to_dict() == {
+        "run_id": "a",
+        "job_name": None,
+        "state": "none",
+        "request": None,
+        "cost": None,
+        "message": "Nothing.",
+    }
+    assert ControllerAnswer.from_dict(answer.to_dict()) == answer
+    with pytest.raises(ValueError, match="controller's answer lacks key 'cost'"):
+        ControllerAnswer.from_dict({k: v for k, v in answer.to_dict().items() if k != "cost"})

@@ -11,7 +11,11 @@ from botocore.exceptions import ClientError
 
 from cdk_blackwell.lifecycle.handler.clock import Clock
 from cdk_blackwell.lifecycle.handler.cloudformation import Invocation
-from cdk_blackwell.lifecycle.handler.definition import JobDefinition, S3Object
+from cdk_blackwell.lifecycle.handler.definition import (
+    ControllerAnswer,
+    JobDefinition,
+    S3Object,
+)
 from cdk_blackwell.lifecycle.handler.main import EVENT_JOB_STATE, EVENT_SCHEDULED, route
 from cdk_blackwell.lifecycle.handler.records import Attempt, Owner
 from cdk_blackwell.lifecycle.handler.resource import physical_id
@@ -279,7 +283,7 @@ class World:
         """A direct invocation."""
         answer = self.deliver({"action": action, "run_id": run_id, **more})
         assert answer is not None
-        assert set(answer) == {"run_id", "job_name", "state", "request", "cost", "message"}
+        assert ControllerAnswer.from_dict(json.loads(json.dumps(answer))).to_dict() == answer
         return answer
 
     def fails(self, name: str, reason: str, *, step: int | None = None) -> dict[str, Any]:

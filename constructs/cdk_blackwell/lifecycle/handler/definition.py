@@ -1,7 +1,8 @@
-"""What the construct hands to the controller: one job, as the custom resource's JSON property.
+"""What goes into the controller and comes out: one job's definition, and the answer it gives.
 
 Custom-resource properties arrive as strings, so everything travels in one JSON string,
-``Definition``; beside it only ``ServiceToken`` and, to launch, ``RunId``.
+``Definition``; beside it only ``ServiceToken`` and, to launch, ``RunId``. Nothing here needs boto3:
+the constructs and the command line import it too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ RESOURCE_TYPE: Final = "Custom::CdkBlackwellRun"
 
 ENV_TABLE: Final = "CDKB_TABLE"
 ENV_TOPIC: Final = "CDKB_TOPIC"
-"""The controller's Lambda environment: name of its DynamoDB table, ARN of its SNS topic."""
+ENV_STACK_ID: Final = "CDKB_STACK_ID"
+"""The controller's Lambda environment: its DynamoDB table's name, its SNS topic's ARN, and the id
+(ARN) of the stack whose CloudFormation events it obeys."""
 
 TABLE_PARTITION_KEY: Final = "pk"
 TABLE_SORT_KEY: Final = "sk"
@@ -78,3 +81,31 @@ class JobDefinition:
         definition = read_dataclass(cls, value, "Definition")
         assert isinstance(definition, cls)
         return definition
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerAnswer:
+    """What a direct invocation (start, stop, status) is answered with."""
+
+    run_id: str | None
+    state: str
+    """``starting``, ``stopping``, ``dry_run``, ``refused``, ``none`` or the run's own state."""
+    message: str
+    """For people: what happened and what they can do."""
+    job_name: str | None = None
+    """The newest attempt's training job."""
+    request: dict[str, Any] | None = None
+    """The CreateTrainingJob request of a start or its dry run."""
+    cost: dict[str, Any] | None = None
+    """What the run costs at most, in USD where a price is known."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, as Lambda returns them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: Any) -> ControllerAnswer:
+        """Read strictly what Lambda returned; ValueError names the offending key."""
+        answer = read_dataclass(cls, value, "the controller's answer")
+        assert isinstance(answer, cls)
+        return answer

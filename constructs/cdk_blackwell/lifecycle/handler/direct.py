@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
 from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
 from cdk_blackwell.lifecycle.handler.records import Owner
@@ -18,25 +18,37 @@ KEYS: Final = ("action", "run_id", "overrides", "dry_run")
 
 
 def invoke(services: Services, event: Mapping[str, Any], requester: str) -> dict[str, Any]:
-    """Answer ``{"run_id", "job_name", "state", "request", "cost", "message"}``.
+    """Give a `ControllerAnswer` as JSON.
 
     What is refused is answered with state ``refused`` and a message, never raised.
     """
-    run_id = event.get("run_id")
     try:
-        _check(event)
-        owner = _owner(services)
-        action = event["action"]
-        if action == "start":
-            return _start(services, owner, str(run_id), bool(event.get("dry_run")), requester)
-        wanted = run_id if run_id is not None else owner.run_id
-        if wanted is None:
-            return _answer(None, "none", "No run was ever launched from this stack.")
-        if action == "stop":
-            return _stop(services, owner, wanted, bool(event.get("dry_run")))
-        return _status(services, owner, wanted)
+        answer = _act(services, event, requester)
     except (LaunchRefused, LaunchUnknown, ValueError) as error:
-        return _answer(run_id, "refused", str(error))
+        run_id = event.get("run_id")
+        answer = ControllerAnswer(
+            run_id=run_id if isinstance(run_id, str) else None,
+            state="refused",
+            message=str(error),
+        )
+    return answer.to_dict()
+
+
+def _act(services: Services, event: Mapping[str, Any], requester: str) -> ControllerAnswer:
+    _check(event)
+    owner = _owner(services)
+    run_id: str | None = event.get("run_id")
+    action, dry_run = event["action"], bool(event.get("dry_run"))
+    if action == "start":
+        return _start(services, owner, str(run_id), dry_run, requester)
+    wanted = run_id if run_id is not None else owner.run_id
+    if wanted is None:
+        return ControllerAnswer(
+            run_id=None, state="none", message="No run was ever launched from this stack."
+        )
+    if action == "stop":
+        return _stop(services, owner, wanted, dry_run)
+    return _status(services, owner, wanted)
 
 
 def _check(event: Mapping[str, Any]) -> None:
@@ -73,17 +85,17 @@ def _owner(services: Services) -> Owner:
 
 def _start(
     services: Services, owner: Owner, run_id: str, dry_run: bool, requester: str
-) -> dict[str, Any]:
+) -> ControllerAnswer:
     definition = JobDefinition.from_json(owner.definition)
     cost = cost_of(definition)
     if dry_run:
         request = preflight(services, owner, run_id)
         if services.store.run(owner.owner, run_id) is not None:
             raise LaunchRefused(f"run_id already used: {run_id!r} was launched before")
-        return _answer(
-            run_id,
-            "dry_run",
-            "Nothing was launched; this request would be sent.",
+        return ControllerAnswer(
+            run_id=run_id,
+            state="dry_run",
+            message="Nothing was launched; this request would be sent.",
             job_name=request["TrainingJobName"],
             request=request,
             cost=cost,
@@ -93,38 +105,44 @@ def _start(
         state, message = "starting", f"SageMaker accepted {launched.job_name}."
     else:
         state, message = "stopping", "A stop came in between; the job was stopped at once."
-    return _answer(
-        run_id,
-        state,
-        message,
+    return ControllerAnswer(
+        run_id=run_id,
+        state=state,
+        message=message,
         job_name=launched.job_name,
         request=launched.request,
         cost=cost,
     )
 
 
-def _stop(services: Services, owner: Owner, run_id: str, dry_run: bool) -> dict[str, Any]:
+def _stop(services: Services, owner: Owner, run_id: str, dry_run: bool) -> ControllerAnswer:
     attempts = services.store.attempts(owner.owner, run_id)
     if not attempts:
         raise LaunchRefused(f"run {run_id!r} was never launched from this stack")
     name = attempts[-1].job_name
     if dry_run:
-        return _answer(run_id, "dry_run", f"{name} would be asked to stop.", job_name=name)
+        state, message = "dry_run", f"{name} would be asked to stop."
+        return ControllerAnswer(run_id=run_id, state=state, message=message, job_name=name)
     services.store.stop_run(owner.owner, run_id)
     # Read again: an attempt may have been claimed before the stop was written.
     alive = stop_attempts(services, services.store.attempts(owner.owner, run_id))
     if alive:
+        state = "stopping"
         message = f"{', '.join(alive)} was asked to stop; it saves and uploads before it ends."
-        return _answer(run_id, "stopping", message, job_name=name)
-    return _answer(run_id, "stopped", "No job of this run is alive.", job_name=name)
+    else:
+        state, message = "stopped", "No job of this run is alive."
+    return ControllerAnswer(run_id=run_id, state=state, message=message, job_name=name)
 
 
-def _status(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
+def _status(services: Services, owner: Owner, run_id: str) -> ControllerAnswer:
     run = services.store.run(owner.owner, run_id)
     attempts = services.store.attempts(owner.owner, run_id)
     if run is None or not attempts:
-        message = run.message if run else f"run {run_id!r} was never launched from this stack"
-        return _answer(run_id, run.state if run else "none", message)
+        return ControllerAnswer(
+            run_id=run_id,
+            state=run.state if run else "none",
+            message=run.message if run else f"run {run_id!r} was never launched from this stack",
+        )
     newest = attempts[-1]
     seen = services.jobs.describe(newest.job_name)
     step = services.storage.last_complete_step(run.definition, run_id)
@@ -139,8 +157,12 @@ def _status(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
     state: str = run.state
     if state == "running" and not owner.wants(run_id):
         state = "stopped" if seen is None or seen.terminal else "stopping"
-    return _answer(
-        run_id, state, "; ".join(words), job_name=newest.job_name, cost=cost_of(run.definition)
+    return ControllerAnswer(
+        run_id=run_id,
+        state=state,
+        message="; ".join(words),
+        job_name=newest.job_name,
+        cost=cost_of(run.definition),
     )
 
 
@@ -166,23 +188,4 @@ def cost_of(definition: JobDefinition) -> dict[str, Any]:
         "maximum_attempts": definition.maximum_attempts,
         "worst_case_usd_per_attempt": attempt,
         "worst_case_usd": None if attempt is None else attempt * definition.maximum_attempts,
-    }
-
-
-def _answer(
-    run_id: str | None,
-    state: str,
-    message: str,
-    *,
-    job_name: str | None = None,
-    request: dict[str, Any] | None = None,
-    cost: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "job_name": job_name,
-        "state": state,
-        "request": request,
-        "cost": cost,
-        "message": message,
     }
