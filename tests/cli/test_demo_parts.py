@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -91,18 +92,45 @@ def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path: Pa
     assert (tmp_path / "thesis.txt").read_text() == "ten years of work"
 
 
-def test_too_little_disk_is_said_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def earlier_demo(tmp_path: Path) -> DemoFolders:
+    folders = DemoFolders(root=tmp_path / "demo")
+    folders.root.mkdir()
+    (folders.root / settings.MARKER_FILE).touch()
+    folders.summary.write_text("an earlier result")
+    return folders
+
+
+def test_too_little_disk_is_said_before_an_earlier_result_is_touched(
+    earlier_demo: DemoFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FREE_DISK_BYTES", 1 << 60)
     demo = Demo(
-        application=tmp_path,
-        folders=DemoFolders(root=tmp_path / "demo"),
+        application=earlier_demo.root,
+        folders=earlier_demo,
         model=LLAMA,
         screen=Screen(record=False),
     )
     with pytest.raises(CommandError, match="GiB free"):
         demo.run(port=0)
+    assert earlier_demo.summary.read_text() == "an earlier result"
+
+
+def test_a_taken_port_is_said_before_an_earlier_result_is_touched(
+    earlier_demo: DemoFolders,
+) -> None:
+    demo = Demo(
+        application=earlier_demo.root,
+        folders=earlier_demo,
+        model=LLAMA,
+        screen=Screen(record=False),
+    )
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        with pytest.raises(CommandError, match="--port"):
+            demo.run(port=holder.getsockname()[1])
+    assert earlier_demo.summary.read_text() == "an earlier result"
 
 
 def test_outside_a_clone_the_demo_says_where_to_run_it(tmp_path: Path) -> None:
@@ -118,9 +146,10 @@ def test_a_command_and_its_children_end_with_the_caller(tmp_path: Path) -> None:
     )
 
     family: list[psutil.Process] = []
+    others = set(psutil.Process().children(recursive=True))
 
     def interrupt(_line: str) -> None:
-        family.extend(psutil.Process().children(recursive=True))
+        family.extend(set(psutil.Process().children(recursive=True)) - others)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -35,7 +36,11 @@ class Demo:
         self.summary = Summary()
 
     def run(self, *, port: int) -> None:
-        """Run everything; raises CommandError with one clear message when a step fails."""
+        """Run everything; raises CommandError with one clear message when a step fails.
+
+        An earlier demo's results are replaced only once nothing stands in the way of this one.
+        """
+        check_port(port)
         self._lay_out()
         preparation = dataset.Preparation(
             output=self.folders.tokens, log=self.folders.logs / "prepare_data.log"
@@ -76,9 +81,7 @@ class Demo:
                 f"{root} holds something that is not an earlier demo: name an empty or new folder "
                 "with --directory"
             )
-        shutil.rmtree(root, ignore_errors=True)
-        self.folders.logs.mkdir(parents=True)
-        marker.write_text("Written by cdk-blackwell demo; the next run replaces this folder.\n")
+        root.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(root).free
         if free < settings.FREE_DISK_BYTES:
             raise CommandError(
@@ -86,6 +89,9 @@ class Demo:
                 f"{settings.FREE_DISK_BYTES / 1024**3:.0f}: free some, or name another folder with "
                 "--directory"
             )
+        shutil.rmtree(root)
+        self.folders.logs.mkdir(parents=True)
+        marker.write_text("Written by cdk-blackwell demo; the next run replaces this folder.\n")
         config = self.model.to_hugging_face_config()
         self.folders.model_config.write_text(json.dumps(config, indent=2) + "\n")
         self.summary.model = {"name": self.model.name, "parameters": self.model.parameter_count}
@@ -194,7 +200,9 @@ class Demo:
         raise AssertionError("poll never ends by itself")
 
     def _show_losses(self, watcher: RunWatcher) -> None:
-        losses = [line["loss"] for attempt in watcher.attempts.values() for line in attempt.metrics]
+        losses = [
+            line["loss"] for attempt in watcher.attempts.values() for line in attempt.training_lines
+        ]
         self.screen.line(f"  training loss   [cyan]{sparkline(losses, width=48)}[/]")
         for name, loss in self.summary.loss.items():
             self.screen.line(
@@ -254,6 +262,20 @@ def _invoke(aws: LocalAws, function: str, payload: dict[str, Any]) -> dict[str, 
     if answer.get("FunctionError"):
         raise AwsRefusedError(f"the controller failed on {payload}: {value}")
     return value
+
+
+def check_port(port: int) -> None:
+    """A port that is already in use is refused before anything is touched."""
+    with socket.socket() as probe:
+        # As the server itself does: a port in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CommandError(
+                f"port {port} on localhost cannot be used ({error.strerror}): give another with "
+                "--port, or 0 for a free one"
+            ) from error
 
 
 def check_tools(application: Path) -> None:

@@ -95,7 +95,7 @@ def shrink(shape: ModelShape) -> ModelShape:
         vocab_size=VOCABULARY,
         hidden_size=hidden_size,
         intermediate_size=32 * round(ratio * hidden_size / 32),
-        num_hidden_layers=4,
+        num_hidden_layers=3,
         num_attention_heads=heads,
         num_key_value_heads=max(1, heads // queries_per_kv),
         head_dim=hidden_size // heads,
