@@ -14,8 +14,15 @@ from moto import mock_aws
 
 from cdk_blackwell.planning.contracts import step_folder
 from cdk_blackwell.planning.metrics import METRICS
+from cdk_blackwell.planning.records import CompleteMarker, Progress, utc_timestamp
 from tests.training_scripts.tiny import tiny_shape, tiny_spec
-from trainer.completeness import Completion, FileRecord, find_checkpoint_damage, prunable
+from trainer.completeness import (
+    find_checkpoint_damage,
+    measure,
+    prunable,
+    read_marker,
+    write_marker,
+)
 from trainer.container import Container
 from trainer.errors import classify, data_error, describe
 from trainer.export import plan_files
@@ -23,7 +30,7 @@ from trainer.metrics import Reporter, gpu_memory_gib, model_flops_utilization
 from trainer.model import Decoder
 from trainer.optimizer import learning_rate, make_optimizer
 from trainer.parallel import World, check_layout
-from trainer.progress import Progress, ProgressWriter
+from trainer.progress import ProgressWriter
 
 CPU_WORLD = World(rank=0, size=2, device=torch.device("cpu"))
 
@@ -115,7 +122,13 @@ def test_degrees_this_entrypoint_lacks_are_refused() -> None:
 
 def progress(step: int) -> Progress:
     return Progress(
-        attempt=2, step=step, tokens=9, loss=1.0, validation_loss=None, last_complete_step=3
+        attempt=2,
+        step=step,
+        tokens=9,
+        loss=1.0,
+        validation_loss=None,
+        last_complete_step=3,
+        time=utc_timestamp(),
     )
 
 
@@ -132,9 +145,8 @@ def test_progress_goes_to_the_runs_prefix() -> None:
         writer.write(progress(4))
         writer.close()
         body = s3.get_object(Bucket="bucket", Key="job/runs/r1/progress.json")["Body"].read()
-    value = json.loads(body)
-    assert (value["attempt"], value["step"], value["last_complete_step"]) == (2, 4, 3)
-    assert value["time"].endswith("+00:00")
+    read = Progress.from_json(body)
+    assert (read.attempt, read.step, read.last_complete_step) == (2, 4, 3)
     assert not warnings
 
 
@@ -178,17 +190,16 @@ def test_pruning_spares_the_newest_complete_and_all_newer(tmp_path: Path) -> Non
 
 def test_a_marker_reads_back_and_its_files_are_checked(tmp_path: Path) -> None:
     (tmp_path / "a.distcp").write_bytes(b"state")
-    written = Completion(
-        schema_version=1,
+    written = CompleteMarker(
         run_id="r",
         step=3,
         tokens=30,
         ranks=2,
         recipe_sha256="x",
-        files={"a.distcp": FileRecord.of(tmp_path / "a.distcp")},
+        files={"a.distcp": measure(tmp_path / "a.distcp")},
     )
-    written.write(tmp_path)
-    assert Completion.read(tmp_path) == written
+    write_marker(tmp_path, written)
+    assert read_marker(tmp_path) == written
     assert find_checkpoint_damage(tmp_path, written) is None
     (tmp_path / "a.distcp").write_bytes(b"stale")
     assert find_checkpoint_damage(tmp_path, written) == "a.distcp does not match its SHA-256"

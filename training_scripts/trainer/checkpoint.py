@@ -16,15 +16,17 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from cdk_blackwell.planning.contracts import SCHEMA_VERSION, step_folder
+from cdk_blackwell.planning.contracts import step_folder
+from cdk_blackwell.planning.records import CompleteMarker
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
-    Completion,
-    FileRecord,
     find_checkpoint_damage,
+    measure,
     prunable,
+    read_marker,
     remove_folder,
     step_folders,
+    write_marker,
 )
 from trainer.errors import user_error
 from trainer.parallel import World
@@ -61,7 +63,7 @@ class Checkpointer:
 
     def save(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, *, step: int, tokens: int
-    ) -> Completion:
+    ) -> CompleteMarker:
         """Save everything; returns when the checkpoint is complete on disk."""
         folder = self.root / step_folder(step)
         if self._world.is_first:
@@ -72,9 +74,8 @@ class Checkpointer:
         save(_state(model, optimizer), checkpoint_id=folder)
         # DCP names each rank's files after it; rank 0 also answers for the common metadata.
         mine = [path for path in folder.iterdir() if self._is_mine(path)]
-        records = self._world.gather({path.name: FileRecord.of(path) for path in mine})
-        completion = Completion(
-            schema_version=SCHEMA_VERSION,
+        records = self._world.gather({path.name: measure(path) for path in mine})
+        marker = CompleteMarker(
             run_id=self._spec.run_id,
             step=step,
             tokens=tokens,
@@ -83,15 +84,17 @@ class Checkpointer:
             files={name: record for part in records for name, record in part.items()},
         )
         if self._world.is_first:
-            completion.write(folder)
+            write_marker(folder, marker)
             for old in prunable(step_folders(self.root), keep=self._spec.checkpoint.keep):
                 remove_folder(old)
         self._world.barrier()
         self.last_complete_step = step
         self._saved_at = time.monotonic()
-        return completion
+        return marker
 
-    def load_newest(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Completion | None:
+    def load_newest(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> CompleteMarker | None:
         """Load the newest checkpoint that is complete and undamaged; None when there is none."""
         names = [folder.name for folder in step_folders(self.root)]
         for name in self._world.from_first(names):
@@ -117,22 +120,22 @@ class Checkpointer:
             return found
         return None
 
-    def _usable(self, folder: Path) -> Completion | str:
+    def _usable(self, folder: Path) -> CompleteMarker | str:
         """Agreed by all ranks: what the marker says, or why the checkpoint cannot be used."""
-        completion: Completion | None = None
+        marker: CompleteMarker | None = None
         try:
-            completion = Completion.read(folder)
+            marker = read_marker(folder)
             problem = find_checkpoint_damage(
-                folder, completion, part=self._world.rank, parts=self._world.size
+                folder, marker, part=self._world.rank, parts=self._world.size
             )
         except FileNotFoundError:
             problem = "it is not complete"
         except (OSError, ValueError) as error:
             problem = str(error)
         agreed = self._world.first_problem(problem)
-        if agreed is not None or completion is None:
+        if agreed is not None or marker is None:
             return agreed or "it cannot be read"
-        return completion
+        return marker
 
     def _is_mine(self, path: Path) -> bool:
         if path.name.startswith(f"__{self._world.rank}_"):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from cdk_blackwell.planning.records import Progress, utc_timestamp
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.checkpoint import Checkpointer
 from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, validation_batches
@@ -24,7 +25,7 @@ from trainer.metrics import (
 from trainer.model import Decoder
 from trainer.optimizer import learning_rate, set_learning_rate
 from trainer.parallel import World, set_last_micro_batch
-from trainer.progress import Progress, ProgressWriter
+from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
 from trainer.signals import StopFlag, agree
 from trainer.validation import held_out_loss
@@ -201,5 +202,6 @@ class TrainingLoop:
                 loss=self.loss,
                 validation_loss=self.validation_loss,
                 last_complete_step=self.checkpointer.last_complete_step,
+                time=utc_timestamp(),
             )
         )

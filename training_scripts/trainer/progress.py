@@ -6,39 +6,18 @@ the training up; without S3 it is written below ``output/data``.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cdk_blackwell.planning.contracts import PROGRESS_FILE, SCHEMA_VERSION
+from cdk_blackwell.planning.contracts import PROGRESS_FILE
+from cdk_blackwell.planning.records import Progress
 
 INTERVAL_SECONDS = 240.0
 """Below the five minutes of the contract, so that a step's length is covered too."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """One state of the run."""
-
-    attempt: int
-    step: int
-    tokens: int
-    loss: float | None
-    validation_loss: float | None
-    last_complete_step: int
-    """Newest complete checkpoint, 0 before the first."""
-
-    def to_json(self) -> str:
-        """With the time of writing (ISO 8601, UTC)."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        value = {"schema_version": SCHEMA_VERSION, **asdict(self), "time": now}
-        return json.dumps(value, indent=2) + "\n"
 
 
 class ProgressWriter:
