@@ -74,6 +74,25 @@ def test_a_retained_resource_stays(aws: LocalAws, stacks: Any) -> None:
     aws.client("s3").delete_bucket(Bucket=bucket)
 
 
+def test_retain_except_on_create_goes_with_a_failed_creation_only(
+    aws: LocalAws, stacks: Any
+) -> None:
+    kept = {**BUCKET, "DeletionPolicy": "RetainExceptOnCreate"}
+    bad = {"Type": "AWS::Budgets::Budget", "DependsOn": "Bucket"}
+    stack = stacks.create("kept", {"Bucket": kept, "Bad": bad})
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    s3 = aws.client("s3")
+    names = [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
+    assert not [name for name in names if name.startswith("kept-")]
+    stacks.delete("kept")
+
+    stacks.create("kept", {"Bucket": kept})
+    bucket = stacks.physical_id("kept", "Bucket")
+    assert stacks.delete("kept")["StackStatus"] == "DELETE_COMPLETE"
+    s3.head_bucket(Bucket=bucket)
+    s3.delete_bucket(Bucket=bucket)
+
+
 def test_an_export_in_use_keeps_its_stack(stacks: Any) -> None:
     stacks.create(
         "producer",

@@ -6,6 +6,9 @@ from typing import Any
 
 from aws_cdk.assertions import Match
 
+KEPT = "RetainExceptOnCreate"
+"""Stays on delete and replacement; a first create that fails leaves nothing billed behind."""
+
 
 def only(template: Any, kind: str) -> tuple[str, dict[str, Any]]:
     ((name, resource),) = template.find_resources(kind).items()
@@ -74,11 +77,12 @@ def test_what_holds_data_stays_and_so_does_the_network_it_holds(default: Any) ->
         "AWS::EC2::SecurityGroupEgress",
     ):
         for name, resource in default.foundation.find_resources(kind).items():
-            assert resource.get("DeletionPolicy") == "Retain", name
+            assert resource.get("DeletionPolicy") == KEPT, name
+            assert resource.get("UpdateReplacePolicy") == "Retain", name
     _, file_system = only(default.foundation, "AWS::FSx::FileSystem")
     group = file_system["Properties"]["SecurityGroupIds"][0]["Fn::GetAtt"][0]
     groups = default.foundation.find_resources("AWS::EC2::SecurityGroup")
-    assert groups[group]["DeletionPolicy"] == "Retain"
+    assert groups[group]["DeletionPolicy"] == KEPT
 
 
 def test_buckets_are_private_encrypted_and_refuse_plain_http(default: Any) -> None:

@@ -11,6 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.bucket import private_bucket
+from cdk_blackwell.infrastructure.removal import KEPT
 
 
 class ICheckpointStore(Protocol):
@@ -57,7 +58,7 @@ class CheckpointStore(Construct, _CheckpointStore):
         *,
         encryption_key: kms.IKey,
         versioned: bool = False,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        removal_policy: RemovalPolicy = KEPT,
     ) -> None:
         super().__init__(scope, construct_id)
         self.encryption_key: kms.IKey | None = encryption_key

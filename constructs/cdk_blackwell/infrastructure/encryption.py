@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
+
+from cdk_blackwell.infrastructure.removal import KEPT
 
 
 class StorageKey(Construct):
@@ -24,7 +26,7 @@ class StorageKey(Construct):
             "Key",
             description="Training data, checkpoints and notifications (cdk-blackwell)",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         # The role's name ends in the file system's id, which does not exist yet: a pattern, and
         # only within this account.

@@ -12,6 +12,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IDependable
 
+from cdk_blackwell.infrastructure.removal import KEPT
+
 LUSTRE_VERSION: Final = "2.15"
 THROUGHPUT_PER_TIB: Final = (125, 250, 500, 1000)
 """MB/s per TiB that PERSISTENT_2 SSD offers."""
@@ -111,7 +113,7 @@ class SharedFileSystem(Construct):
         encryption_key: kms.IKey,
         storage_gib: int = 1200,
         throughput_per_tib: int = 250,
-        removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
+        removal_policy: RemovalPolicy = KEPT,
     ) -> None:
         super().__init__(scope, construct_id)
         _check_capacity(storage_gib, throughput_per_tib)

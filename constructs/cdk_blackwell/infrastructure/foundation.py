@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -15,6 +14,7 @@ from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, IChec
 from cdk_blackwell.infrastructure.encryption import StorageKey
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
 from cdk_blackwell.infrastructure.network import DEFAULT_CIDR, TrainingNetwork
+from cdk_blackwell.infrastructure.removal import KEPT
 
 
 class IFoundation(Protocol):
@@ -80,7 +80,7 @@ class Foundation(Construct):
             availability_zone=availability_zone,
             cidr=cidr,
             # The file system stays, and its interfaces hold subnet and VPC.
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         self.vpc: ec2.IVpc = self.network.vpc
         self.subnet: ec2.ISubnet = self.network.subnet
@@ -91,7 +91,7 @@ class Foundation(Construct):
             "DatasetBucket",
             encryption_key=self.encryption_key,
             versioned=True,
-            removal_policy=RemovalPolicy.RETAIN,
+            removal_policy=KEPT,
         )
         self.checkpoint_store: ICheckpointStore = CheckpointStore(
             self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -95,7 +95,7 @@ class Engine:
                 stack.add_event("CREATE_FAILED", str(error))
                 return
             stack.add_event("ROLLBACK_IN_PROGRESS", f"{error} Rollback requested by user.")
-            failed = self._remove(stack, list(stack.resources.values()), retain=set())
+            failed = self._remove(stack, list(stack.resources.values()), undoing_creation=True)
             stack.add_event("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", failed)
         else:
             stack.add_event("CREATE_COMPLETE")
@@ -106,7 +106,7 @@ class Engine:
             logical_id=name,
             type=definition["Type"],
             dependencies=dependencies(request.template)[name],
-            retained=definition.get("DeletionPolicy") == "Retain",
+            deletion_policy=definition.get("DeletionPolicy", "Delete"),
         )
         stack.resources[name] = resource
         stack.add_event("CREATE_IN_PROGRESS", resource=resource)
@@ -149,7 +149,7 @@ class Engine:
         stack.request = request
         stack.add_event("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
         removed = [stack.resources[name] for name in before if name not in wanted]
-        failed = self._remove(stack, [*removed, *replaced], retain=set())
+        failed = self._remove(stack, [*removed, *replaced])
         stack.add_event("UPDATE_COMPLETE", failed)
 
     def _update_resource(
@@ -168,7 +168,7 @@ class Engine:
                 raise ResourceError("Update of resource type is not permitted")
             properties = scope.resolve(definition.get("Properties", {}))
             resource.dependencies = dependencies(request.template)[name]
-            resource.retained = definition.get("DeletionPolicy") == "Retain"
+            resource.deletion_policy = definition.get("DeletionPolicy", "Delete")
             if properties == resource.properties:
                 return
             stack.add_event("UPDATE_IN_PROGRESS", resource=resource)
@@ -212,13 +212,13 @@ class Engine:
             except EXPECTED_ERRORS as problem:
                 failed = _reason(problem)
         added = [resource for name, resource in stack.resources.items() if name not in before]
-        failed = self._remove(stack, added, retain=set()) or failed
+        failed = self._remove(stack, added, undoing_creation=True) or failed
         stack.add_event("UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE", failed)
 
     # --- Delete ----------------------------------------------------------------------------------
 
     def _delete(self, stack: Stack, retain: set[str]) -> None:
-        failed = self._remove(stack, list(stack.resources.values()), retain)
+        failed = self._remove(stack, list(stack.resources.values()), retain=retain)
         if failed:
             stack.add_event("DELETE_FAILED", failed)
             return
@@ -229,7 +229,14 @@ class Engine:
             change_set for change_set in self._store.change_sets if change_set.stack is not stack
         ]
 
-    def _remove(self, stack: Stack, resources: list[Resource], retain: set[str]) -> str:
+    def _remove(
+        self,
+        stack: Stack,
+        resources: list[Resource],
+        *,
+        retain: Collection[str] = (),
+        undoing_creation: bool = False,
+    ) -> str:
         """Delete in reverse order; returns what failed, or an empty text.
 
         What a failed resource depends on stays, everything else still goes.
@@ -242,7 +249,8 @@ class Engine:
             if current and name in kept:
                 kept |= resource.dependencies
                 continue
-            if name in retain or (resource.retained and resource.physical_id):
+            kept_by_policy = resource.is_kept(undoing_creation=undoing_creation)
+            if name in retain or (kept_by_policy and resource.physical_id):
                 stack.add_event("DELETE_SKIPPED", resource=resource)
             elif resource.physical_id and not self._delete_resource(stack, resource):
                 failed.append(name)

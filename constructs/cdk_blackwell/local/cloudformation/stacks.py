@@ -10,6 +10,8 @@ from typing import Any, Final
 
 REVIEW: Final = "REVIEW_IN_PROGRESS"
 STACK_TYPE: Final = "AWS::CloudFormation::Stack"
+RETAIN: Final = "Retain"
+RETAIN_EXCEPT_ON_CREATE: Final = "RetainExceptOnCreate"
 
 
 def now() -> datetime:
@@ -28,10 +30,16 @@ class Resource:
     """Resolved, as the resource was made with."""
     attributes: dict[str, Any] = field(default_factory=dict)
     dependencies: set[str] = field(default_factory=set)
-    retained: bool = False
+    deletion_policy: str = "Delete"
     status: str = "CREATE_IN_PROGRESS"
     reason: str = ""
     changed: datetime = field(default_factory=now)
+
+    def is_kept(self, *, undoing_creation: bool) -> bool:
+        """Whether removal from the stack leaves the resource itself alone."""
+        if self.deletion_policy == RETAIN_EXCEPT_ON_CREATE:
+            return not undoing_creation
+        return self.deletion_policy == RETAIN
 
 
 @dataclass(kw_only=True)
