@@ -182,6 +182,7 @@ def test_wildcard_resources_are_those_aws_cannot_narrow(default: Any) -> None:
     }
     assert everywhere == {
         "cloudwatch:PutMetricData",
+        "ec2:DeleteNetworkInterfacePermission",
         "ec2:DescribeDhcpOptions",
         "ec2:DescribeNetworkInterfaces",
         "ec2:DescribeSecurityGroups",
@@ -202,6 +203,30 @@ def test_interfaces_are_created_in_the_jobs_own_subnet_and_group(default: Any) -
     assert group in text
     assert ":subnet/" in text
     assert "subnet/*" not in text
+
+
+def test_nothing_unverified_stands_between_sagemaker_and_its_interfaces(default: Any) -> None:
+    """A condition key EC2 does not fill in would refuse every launch."""
+    for statement in statements(default.job, "TrainingRolePolicy"):
+        if any("NetworkInterface" in action for action in _actions(statement)):
+            assert "Condition" not in statement
+
+
+def test_only_sagemaker_for_this_accounts_training_jobs_takes_the_training_role(
+    default: Any,
+) -> None:
+    (trust,) = (
+        statement
+        for name, role in default.job.find_resources("AWS::IAM::Role").items()
+        if "TrainingRole" in name
+        for statement in role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    )
+    assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    arn = "".join(
+        part if isinstance(part, str) else part["Ref"]
+        for part in trust["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Join"][1]
+    )
+    assert arn == ("arn:AWS::Partition:sagemaker:AWS::Region:AWS::AccountId:training-job/*")
 
 
 def test_the_controller_may_pass_one_role_to_sagemaker_only(default: Any) -> None:

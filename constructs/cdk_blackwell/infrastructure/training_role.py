@@ -101,18 +101,21 @@ BASE_GRANTS: Final = (
         ),
         why="jobs in a VPC: interfaces in the job's subnet, in the job's group only",
     ),
+    # No condition on the subnet here: which keys EC2 fills in for these two calls when SageMaker
+    # makes them is not documented, and a wrong guess would block every launch.
     Grant(
         sid="LendInterfaces",
-        actions=(
-            "ec2:CreateNetworkInterfacePermission",
-            "ec2:DeleteNetworkInterface",
-            "ec2:DeleteNetworkInterfacePermission",
-        ),
+        actions=("ec2:CreateNetworkInterfacePermission", "ec2:DeleteNetworkInterface"),
         resources=("arn:{partition}:ec2:{region}:{account}:network-interface/*",),
-        conditions={
-            "ArnEquals": {"ec2:Subnet": "arn:{partition}:ec2:{region}:{account}:subnet/{subnet}"}
-        },
         why="jobs in a VPC: SageMaker's instances use these interfaces and remove them at the end",
+    ),
+    # This action knows no resource type: named with an ARN, it would never be allowed.
+    Grant(
+        sid="ReturnInterfaces",
+        actions=("ec2:DeleteNetworkInterfacePermission",),
+        resources=("*",),
+        why="jobs in a VPC: SageMaker takes the interfaces' permissions back at the end; EC2 does "
+        "not limit this call to a resource",
     ),
 )
 
@@ -173,8 +176,14 @@ class TrainingRole(Construct):
             "Role",
             assumed_by=iam.ServicePrincipal(
                 "sagemaker.amazonaws.com",
-                # Only SageMaker acting for this account (the confused deputy).
-                conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
+                # Only SageMaker acting for a training job of this account: the confused deputy,
+                # as SageMaker's own documentation words it for training jobs.
+                conditions={
+                    "ArnLike": {
+                        "aws:SourceArn": f"arn:{Aws.PARTITION}:sagemaker:{stack.region}:"
+                        f"{stack.account}:training-job/*"
+                    }
+                },
             ),
             description=f"Runs training job {job}",
         )
