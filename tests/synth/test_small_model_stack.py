@@ -229,6 +229,17 @@ def test_only_sagemaker_for_this_accounts_training_jobs_takes_the_training_role(
     assert arn == ("arn:AWS::Partition:sagemaker:AWS::Region:AWS::AccountId:training-job/*")
 
 
+def test_the_key_that_encrypts_the_export_may_be_used_as_sagemaker_asks(default: Any) -> None:
+    """CreateTrainingJob with OutputDataConfig.KmsKeyId wants kms:Encrypt of the role."""
+    allowed = {
+        action
+        for statement in statements(default.job, "TrainingRolePolicy")
+        if "StorageKey" in json.dumps(statement["Resource"])
+        for action in _actions(statement)
+    }
+    assert allowed == {"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"}
+
+
 def test_the_controller_may_pass_one_role_to_sagemaker_only(default: Any) -> None:
     (pass_role,) = (
         s for s in statements(default.job, "ControllerPolicy") if "iam:PassRole" in _actions(s)

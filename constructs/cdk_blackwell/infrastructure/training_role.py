@@ -119,12 +119,10 @@ BASE_GRANTS: Final = (
     ),
 )
 
-KEY_GRANT: Final = Grant(
-    sid="StorageKey",
-    actions=("kms:Decrypt", "kms:GenerateDataKey"),
-    resources=("{storage_key}",),
-    why="objects of the checkpoint bucket are encrypted with this key",
-)
+STORAGE_KEY_ACTIONS: Final = ("kms:Decrypt", "kms:GenerateDataKey")
+"""Objects of the checkpoint bucket are encrypted with these keys."""
+OUTPUT_KEY_ACTIONS: Final = ("kms:DescribeKey", "kms:Encrypt")
+"""SageMaker asks the role for these too where OutputDataConfig names a key."""
 
 IMAGE_GRANTS: Final = (
     Grant(
@@ -152,6 +150,7 @@ class TrainingRole(Construct):
     :param job: the job's prefix; the role reaches only this prefix of the checkpoint bucket.
     :param checkpoint_store: holds the runs.
     :param encryption_keys: keys of the objects the job reads and writes.
+    :param output_key: the key that OutputDataConfig names. Default: it names none.
     :param subnet: where the job's interfaces lie.
     :param security_group: the job's own group.
     :param image: the image to pull.
@@ -168,6 +167,7 @@ class TrainingRole(Construct):
         subnet: ec2.ISubnet,
         security_group: ec2.ISecurityGroup,
         image: TrainingImage,
+        output_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
@@ -199,13 +199,15 @@ class TrainingRole(Construct):
         }
         grants = BASE_GRANTS + (IMAGE_GRANTS if image.repository_arn else ())
         statements = [_statement(grant, names) for grant in grants]
-        if encryption_keys:
-            keys = [key.key_arn for key in encryption_keys]
-            statements.append(
-                iam.PolicyStatement(
-                    sid=KEY_GRANT.sid, actions=list(KEY_GRANT.actions), resources=keys
+        for sid, actions, keys in (
+            ("StorageKey", STORAGE_KEY_ACTIONS, encryption_keys),
+            ("OutputKey", OUTPUT_KEY_ACTIONS, [output_key] if output_key else []),
+        ):
+            if keys:
+                arns = [key.key_arn for key in keys]
+                statements.append(
+                    iam.PolicyStatement(sid=sid, actions=list(actions), resources=arns)
                 )
-            )
         # A policy of its own, so that the job can depend on it: what the role may do must outlive
         # the job that runs under it.
         self.policy: iam.Policy = iam.Policy(

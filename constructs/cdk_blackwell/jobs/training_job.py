@@ -204,6 +204,7 @@ class TrainingJob(Construct):
             subnet=self.subnet,
             security_group=self.security_group,
             image=self.image,
+            output_key=self.encryption_key,
         )
         self.role: iam.Role = training_role.role
         bundle = s3_assets.Asset(
