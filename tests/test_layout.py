@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import sysconfig
@@ -116,3 +117,10 @@ def test_every_requirement_is_pinned_and_the_promised_ones_are_there() -> None:
     names = {line.split("==")[0] for line in lines if "==" in line}
     assert len(names) == len(lines)
     assert {"aws-cdk-lib", "constructs", "sagemaker", "boto3", "pytest", "cdk-nag"} <= names
+
+
+def test_what_the_readme_links_to_exists() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert links
+    assert not missing

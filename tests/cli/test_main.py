@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def command(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from cdk_blackwell.cli.main import main; main()", *words],
+        [sys.executable, "-c", "from cdk_blackwell.cli.entry import main; main()", *words],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -43,3 +43,20 @@ def test_the_version_comes_from_its_one_place() -> None:
     from cdk_blackwell._version import __version__
 
     assert command("--version").stdout.strip() == __version__
+
+
+def test_without_its_extra_the_command_says_what_to_install() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import sys; sys.modules['typer'] = None\n"
+            "from cdk_blackwell.cli.entry import main; main()",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        "cdk-blackwell: the command line needs typer: pip install 'cdk-blackwell[cli]'"
+    )

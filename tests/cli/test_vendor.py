@@ -6,7 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.tags import cpython_tags
+from packaging.utils import parse_wheel_filename
 
+from cdk_blackwell.bundle import find_wheels, locked_wheels
 from cdk_blackwell.cli import vendor
 from cdk_blackwell.cli.errors import CommandError
 
@@ -47,3 +50,21 @@ def test_a_failing_fetch_says_why_and_leaves_nothing(
     with pytest.raises(CommandError, match="No matching distribution"):
         vendor.vendor(tmp_path / "wheelhouse", quiet=True)
     assert not (tmp_path / "wheelhouse").exists()
+
+
+@pytest.mark.slow
+def test_the_lock_resolves_for_the_containers_python_and_platform(tmp_path: Path) -> None:
+    vendor.vendor(tmp_path, quiet=True)
+
+    packages = locked_wheels()
+    wheels = find_wheels(tmp_path, packages)
+    assert len(wheels) == len(packages) == len(list(tmp_path.iterdir()))
+    container = {
+        str(tag)
+        for tag in cpython_tags(
+            (3, 12), platforms=["manylinux_2_28_x86_64", "manylinux2014_x86_64"]
+        )
+    }
+    for wheel in wheels:
+        *_, tags = parse_wheel_filename(wheel.name)
+        assert {str(tag) for tag in tags} & container

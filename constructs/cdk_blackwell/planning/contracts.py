@@ -224,9 +224,12 @@ class Failure:
 METRICS_NAMESPACE: Final = "CdkBlackwell"
 
 
+STACK_OUTPUT_PREFIX: Final = "CdkBlackwell"
+
+
 def stack_output_name(job_id: str) -> str:
     """Logical id of the one JSON output of a job: ``CdkBlackwell<Job>``."""
-    return "CdkBlackwell" + re.sub(r"[^A-Za-z0-9]", "", job_id)
+    return STACK_OUTPUT_PREFIX + re.sub(r"[^A-Za-z0-9]", "", job_id)
 
 
 @dataclass(frozen=True, kw_only=True)

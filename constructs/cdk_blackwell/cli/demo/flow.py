@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from cdk_blackwell.cli.demo import dataset, settings, verify
 from cdk_blackwell.cli.demo.cloud import Cdk
@@ -18,8 +17,9 @@ from cdk_blackwell.cli.demo.settings import DemoFolders
 from cdk_blackwell.cli.demo.summary import Summary
 from cdk_blackwell.cli.demo.training import Attempt, RunWatcher, kill_workers
 from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
+from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
 from cdk_blackwell.local.aws import LocalAws, LocalAwsError
-from cdk_blackwell.planning.contracts import RunLocation
+from cdk_blackwell.planning.contracts import STACK_OUTPUT_PREFIX, RunLocation, StackOutput
 from cdk_blackwell.planning.model_shape import ModelShape
 
 
@@ -111,17 +111,28 @@ class Demo:
         foundation = self._deploy(cdk, settings.FOUNDATION_STACK)
         self._fill_dataset(aws, preparation, bucket=foundation["DatasetBucket"])
         outputs = self._deploy(cdk, settings.JOB_STACK)
-        (job,) = (json.loads(v) for k, v in outputs.items() if k.startswith("CdkBlackwell"))
-        run = RunLocation(bucket=job["checkpoint_bucket"], job=job["job"], run_id=settings.RUN_ID)
-        finished = self._train(aws, run)
-        self.summary.controller_answer = _invoke(
-            aws, job["controller"], {"action": "status", "run_id": settings.RUN_ID}
+        (job,) = (
+            StackOutput.from_json(value)
+            for name, value in outputs.items()
+            if name.startswith(STACK_OUTPUT_PREFIX)
         )
-        self.summary.s3_keys = verify.list_keys(aws, bucket=run.bucket)
+        run = RunLocation(bucket=job.checkpoint_bucket, job=job.job, run_id=settings.RUN_ID)
+        finished = self._train(aws, run)
+        self.summary.controller_answer = _ask_status(aws, job.controller).to_dict()
+        self.summary.s3_keys = [
+            f"s3://{bucket}/{key}"
+            for bucket in (job.dataset_bucket, run.bucket)
+            for key in verify.list_keys(aws, bucket=bucket)
+        ]
         self._speak(aws, run, finished)
+        (vpc,) = (
+            item["PhysicalResourceId"]
+            for item in cdk.resources(settings.FOUNDATION_STACK)
+            if item["ResourceType"] == "AWS::EC2::VPC"
+        )
         with self.screen.phase("destroy", "cdk destroy of both stacks") as phase:
             cdk.destroy(phase)
-        self._check_leftovers(aws)
+        self._check_leftovers(aws, vpc=vpc)
 
     def _deploy(self, cdk: Cdk, stack: str) -> dict[str, str]:
         with self.screen.phase(f"deploy_{stack}", f"cdk deploy {stack}") as phase:
@@ -157,9 +168,9 @@ class Demo:
             with self.screen.phase("attempt_1", "Attempt 1") as phase:
                 killed = self._until_killed(watcher, phase)
             self.screen.line(
-                f"  [yellow]workers killed with SIGKILL[/] near step {killed.step}; the launcher "
-                f"reported:\n  [dim]{killed.failure_reason[:150]}[/]"
+                f"  [yellow]workers killed with SIGKILL[/] near step {killed.step}; SageMaker says:"
             )
+            self.screen.note(killed.failure_reason[:200])
             with self.screen.phase("attempt_2", "Attempt 2, by the controller") as phase:
                 finished = self._until_finished(watcher, phase, killed)
         finally:
@@ -224,15 +235,15 @@ class Demo:
             self.summary.generated_text = verify.generate(self.folders.export)
             phase.outcome = repr(self.summary.generated_text)
 
-    def _check_leftovers(self, aws: LocalAws) -> None:
+    def _check_leftovers(self, aws: LocalAws, *, vpc: str) -> None:
         with self.screen.phase("check", "Nothing is left running") as phase:
-            self.summary.retained_then_removed = verify.remove_retained(aws)
+            self.summary.retained_then_removed = verify.remove_retained(aws, vpc=vpc)
             left = verify.left_running(aws, stacks=self.summary.stacks)
             self.summary.left_running = left
             if left:
                 raise AwsRefusedError(f"after cdk destroy there is still {', '.join(left)}")
             retained = len(self.summary.retained_then_removed)
-            phase.outcome = f"{retained} retained stores removed by hand"
+            phase.outcome = f"{retained} retained things removed by hand"
 
     def _check_processes(self) -> None:
         deadline = time.monotonic() + 10
@@ -256,12 +267,13 @@ def describe(attempt: Attempt) -> str:
     )
 
 
-def _invoke(aws: LocalAws, function: str, payload: dict[str, Any]) -> dict[str, Any]:
+def _ask_status(aws: LocalAws, function: str) -> ControllerAnswer:
+    payload = {"action": "status", "run_id": settings.RUN_ID}
     answer = aws.client("lambda").invoke(FunctionName=function, Payload=json.dumps(payload))
-    value: dict[str, Any] = json.loads(answer["Payload"].read())
+    value = json.loads(answer["Payload"].read())
     if answer.get("FunctionError"):
         raise AwsRefusedError(f"the controller failed on {payload}: {value}")
-    return value
+    return ControllerAnswer.from_dict(value)
 
 
 def check_port(port: int) -> None:

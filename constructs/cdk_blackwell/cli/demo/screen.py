@@ -25,7 +25,9 @@ class Phase:
     outcome: str = ""
     """Shown beside the title at the end."""
     _status: Status | None = None
+    """Live detail on a terminal."""
     _console: Console | None = None
+    """Plain lines where there is none."""
     _last: float = field(default_factory=time.monotonic)
 
     def detail(self, text: str) -> None:
@@ -42,23 +44,32 @@ class Screen:
 
     def __init__(self, *, record: bool) -> None:
         self.console = Console(record=record, width=WIDTH if record else None, highlight=False)
+        # Apart from what is recorded, so that a picture shows results and not every frame.
+        self._live = Console(stderr=True)
+        self._plain = not self._live.is_terminal and not record
         self.seconds: dict[str, float] = {}
 
     def line(self, text: str, *, style: str | None = None) -> None:
         """A line of its own (rich markup allowed)."""
         self.console.print(text, style=style)
 
+    def note(self, text: str) -> None:
+        """Something told by another program, dimmed and indented."""
+        for line in _wrap(text, WIDTH - 4):
+            self.console.print(f"  [dim]{escape(line)}[/]")
+
     @contextmanager
     def phase(self, key: str, title: str) -> Iterator[Phase]:
         """A phase that is timed under ``key`` and ends with a tick or a cross."""
         started = time.monotonic()
-        phase = Phase(title=title, _console=self.console)
+        phase = Phase(title=title)
         status: Status | None = None
-        if self.console.is_terminal:
-            status = self.console.status(escape(title))
+        if self._live.is_terminal:
+            status = self._live.status(escape(title))
             status.start()
             phase._status = status
-        else:
+        elif self._plain:
+            phase._console = self.console
             self.console.print(f"[dim]…[/] {escape(title)}")
         mark = "[red]✘[/]"
         try:

@@ -61,39 +61,75 @@ def generate(folder: Path) -> str:
     return text
 
 
-def remove_retained(aws: LocalAws) -> list[str]:
-    """Delete what the stacks retain on purpose, as their owner would by hand; returns names."""
+def remove_retained(aws: LocalAws, *, vpc: str) -> list[str]:
+    """Delete what the foundation retains on purpose, as its owner would by hand; returns ids.
+
+    The file system goes first, because its network interfaces hold the network.
+    """
+    fsx, ec2, kms = aws.client("fsx"), aws.client("ec2"), aws.client("kms")
     removed = []
-    fsx = aws.client("fsx")
     for system in fsx.describe_file_systems()["FileSystems"]:
         fsx.delete_file_system(FileSystemId=system["FileSystemId"])
         removed.append(system["FileSystemId"])
+    in_vpc = [{"Name": "vpc-id", "Values": [vpc]}]
+    for group in ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]:
+        if group["GroupName"] != "default":
+            ec2.delete_security_group(GroupId=group["GroupId"])
+            removed.append(group["GroupId"])
+    for subnet in ec2.describe_subnets(Filters=in_vpc)["Subnets"]:
+        ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+        removed.append(subnet["SubnetId"])
+    ec2.delete_vpc(VpcId=vpc)
+    removed.append(vpc)
+    removed += _delete_buckets(aws)
+    for key in kms.list_keys()["Keys"]:
+        metadata = kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"]
+        if metadata["KeyManager"] == "CUSTOMER" and metadata["KeyState"] == "Enabled":
+            kms.schedule_key_deletion(KeyId=key["KeyId"])
+            removed.append(key["KeyId"])
+    return removed
+
+
+def _delete_buckets(aws: LocalAws) -> list[str]:
     s3 = aws.client("s3")
-    for bucket in (item["Name"] for item in s3.list_buckets()["Buckets"]):
+    names = [item["Name"] for item in s3.list_buckets()["Buckets"]]
+    for bucket in names:
         pages = s3.get_paginator("list_object_versions")
         for page in pages.paginate(Bucket=bucket):
             for item in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]:
                 s3.delete_object(Bucket=bucket, Key=item["Key"], VersionId=item["VersionId"])
         s3.delete_bucket(Bucket=bucket)
-        removed.append(bucket)
-    return removed
+    return names
+
+
+_LISTED = (
+    # what, service, call, list in its answer, name in the list's entries (None: the entry)
+    ("function", "lambda", "list_functions", "Functions", "FunctionName"),
+    ("rule", "events", "list_rules", "Rules", "Name"),
+    ("interface", "ec2", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),
+    ("VPC endpoint", "ec2", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    ("file system", "fsx", "describe_file_systems", "FileSystems", "FileSystemId"),
+    ("alarm", "cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
+    ("dashboard", "cloudwatch", "list_dashboards", "DashboardEntries", "DashboardName"),
+    ("queue", "sqs", "list_queues", "QueueUrls", None),
+    ("topic", "sns", "list_topics", "Topics", "TopicArn"),
+    ("table", "dynamodb", "list_tables", "TableNames", None),
+)
+"""Everything that acts by itself or is billed by the hour, and how to list it."""
 
 
 def left_running(aws: LocalAws, *, stacks: list[str]) -> list[str]:
     """Everything that would still cost money or act by itself; empty when all is well."""
-    left = []
     jobs = aws.client("sagemaker").list_training_jobs(StatusEquals="InProgress")
-    left += [f"training job {job['TrainingJobName']}" for job in jobs["TrainingJobSummaries"]]
+    left = [f"training job {job['TrainingJobName']}" for job in jobs["TrainingJobSummaries"]]
     described = aws.client("cloudformation").describe_stacks()["Stacks"]
     left += [f"stack {stack['StackName']}" for stack in described if stack["StackName"] in stacks]
-    interfaces = aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
-    left += [f"network interface {item['NetworkInterfaceId']}" for item in interfaces]
-    functions = aws.client("lambda").list_functions()["Functions"]
-    left += [f"function {item['FunctionName']}" for item in functions]
-    rules = aws.client("events").list_rules()["Rules"]
-    left += [f"rule {item['Name']}" for item in rules]
-    systems = aws.client("fsx").describe_file_systems()["FileSystems"]
-    left += [f"file system {item['FileSystemId']}" for item in systems]
+    for what, service, call, key, name in _LISTED:
+        for item in getattr(aws.client(service), call)().get(key, []):
+            if name is None:
+                left.append(f"{what} {item}")
+            elif str(item.get("State", "")).lower() not in ("deleted", "deleting"):
+                left.append(f"{what} {item[name]}")
     return left
 
 
