@@ -14,7 +14,8 @@ class FoundationStack(Stack):
     """Network, file system, dataset and checkpoint buckets, and their key.
 
     :param availability_zone: zone with B200 capacity. Default: the region's first, with a warning,
-        since capacity is found in few zones.
+        since capacity is found in few zones. It is fixed for a foundation: an update that changes
+        it fails, because the subnet's addresses and the exports of the file system are in use.
     :param storage_gib: size of the file system. Default: 1200.
     :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
     """
@@ -35,7 +36,7 @@ class FoundationStack(Stack):
                 "cdk-blackwell:availability-zone",
                 "no availability_zone given: the region's first is used, which may have no B200 "
                 "capacity. Give the zone of your capacity with -c availability_zone=<name>; "
-                "changing it later replaces the file system",
+                "it is fixed once deployed: another zone needs another foundation",
             )
         self.foundation: Foundation = Foundation(
             self,

@@ -52,7 +52,8 @@ class TrainingNetwork(Construct):
     only one. There is no way to the internet: what the container lacks travels with its bundle.
 
     :param availability_zone: the zone; it must have the capacity the job asks for, and with a
-        training plan be the plan's zone.
+        training plan be the plan's zone. It is fixed: a subnet cannot move, and another one with
+        the same addresses cannot be created beside it, so an update to another zone fails.
     :param cidr: the VPC's IPv4 range, /16 to /24. Default: 10.64.0.0/16.
     :param removal_policy: what happens to VPC and subnet when the stack goes. They must stay while
         something that stays, such as a file system, has interfaces in them. Default: they go.
