@@ -1,7 +1,8 @@
 """Context values (``cdk.json`` or ``-c key=value``) as one checked object.
 
 Every key is a field of ``Settings``; the command line gives text, ``cdk.json`` may give numbers
-and booleans too. A misspelt key is refused, because it would be ignored without a word.
+and booleans too. A key that looks like a misspelt one is refused, because it would be ignored
+without a word; any other unknown key is somebody else's (the CDK's own, ``~/.cdk.json``).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any, Final, get_args, get_type_hints
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import Precision
 
-# Written into cdk.json or passed by the CDK's own command line.
-_KEYS_OF_THE_CDK: Final = {"acknowledged-issue-numbers"}
+_MISSPELT: Final = 0.8
+"""Likeness (difflib's ratio) from which an unknown key is taken for a misspelt one."""
 _TRUE: Final = {"true", "1", "yes"}
 _FALSE: Final = {"false", "0", "no"}
 
@@ -35,7 +36,9 @@ class Settings:
     region: str | None = None
     """Region to deploy to. Default: the command line's profile decides."""
     availability_zone: str | None = None
-    """Zone with B200 capacity, such as us-west-2b. Default: the region's first, with a warning."""
+    """Zone with B200 capacity, such as us-west-2b. Default: the region's first, with a warning.
+
+    Fixed for a foundation: another zone needs another foundation, in a stack of another name."""
     storage_gib: int = 1200
     """Size of the file system: 1200 or a multiple of 2400 GiB."""
     throughput_per_tib: int = 250
@@ -99,12 +102,13 @@ class Settings:
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Settings:
         """Read and check; SettingsError names the key, the value got and what is allowed."""
-        known = {field.name for field in fields(cls)}
-        for key in context:
-            if key not in known and key not in _KEYS_OF_THE_CDK and not _is_foreign(key):
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-                raise SettingsError(f"context key {key!r} is unknown: {hint}")
+        known = sorted(field.name for field in fields(cls))
+        for key in sorted(set(context) - set(known)):
+            near = difflib.get_close_matches(key, known, cutoff=_MISSPELT)
+            if near:
+                raise SettingsError(
+                    f"context key {key!r} is unknown: did you mean {' or '.join(sorted(near))}?"
+                )
         hints = get_type_hints(cls)
         values = {
             key: _read(key, context[key], hints[key])
@@ -124,11 +128,6 @@ class Settings:
                 " nor an existing config.json"
             )
         return ModelShape.from_hugging_face_config(path)
-
-
-def _is_foreign(key: str) -> bool:
-    """Feature flags and cached look-ups of the CDK carry one of these characters."""
-    return "@" in key or ":" in key
 
 
 def _read(key: str, value: Any, hint: Any) -> Any:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from stacks.settings import Settings
+
 ROOT = Path(__file__).parent.parent.parent
 Refuse = Callable[..., str]
 
@@ -28,6 +30,7 @@ Refuse = Callable[..., str]
         ({"model": "gpt-9"}, ["'gpt-9'", "llama-3.2-1b", "config.json"]),
         ({"sequence_length": "8k"}, ["sequence_length", "'8k'", "whole number"]),
         ({"sequence_length": "8192.5"}, ["sequence_length", "whole number"]),
+        ({"max_cost": "100"}, ["'max_cost'", "did you mean max_cost_usd"]),
         ({"sequence_lenght": "8192"}, ["'sequence_lenght'", "did you mean sequence_length"]),
         ({"packages_in_image": "maybe"}, ["packages_in_image", "true or false"]),
         ({"precision": "fp4"}, ["precision", "'fp4'", "bf16"]),
@@ -59,6 +62,17 @@ def test_the_line_says_what_is_wrong_and_what_to_do(
     line = refuse(**context)
     for word in words:
         assert word in line
+
+
+def test_keys_that_belong_to_others_are_passed_over() -> None:
+    others = {
+        "cli-telemetry": False,
+        "acknowledged-issue-numbers": [34892],
+        "@aws-cdk/core:anyFlag": True,
+        "availability-zones:account=123456789012:region=us-west-2": ["us-west-2a"],
+        "team": "speech",
+    }
+    assert Settings.from_context(others) == Settings()
 
 
 def test_a_broken_config_json_is_named(refuse: Refuse, tmp_path: Path) -> None:
