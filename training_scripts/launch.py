@@ -23,6 +23,7 @@ from cdk_blackwell.planning.contracts import Failure, Tier
 from cdk_blackwell.planning.metrics import LINE_KEY
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.container import Container
+from trainer.errors import classify, describe
 from trainer.launching.cluster import (
     EFA_ROOT,
     Cluster,
@@ -170,7 +171,7 @@ def main(environment: Mapping[str, str]) -> int:
     except Exception as error:
         # A fault of the launcher itself: still leave a reason that the controller can read.
         traceback.print_exc()
-        failure = Failure(kind="internal", message=f"launcher: {type(error).__name__}: {error}")
+        failure = Failure(kind=classify(error), message=f"launcher: {describe(error)}")
     finally:
         shutil.rmtree(states)
     if failure is None:

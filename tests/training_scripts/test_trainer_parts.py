@@ -1,8 +1,7 @@
-"""The trainer's pure parts: schedule, decay groups, errors, metric lines, progress, pruning."""
+"""The trainer's pure parts: schedule, decay groups, metric lines, progress, pruning."""
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from pathlib import Path
@@ -24,7 +23,7 @@ from trainer.completeness import (
     write_marker,
 )
 from trainer.container import Container
-from trainer.errors import classify, data_error, describe
+from trainer.errors import classify
 from trainer.export import plan_files
 from trainer.metrics import Reporter, gpu_memory_gib, model_flops_utilization
 from trainer.model import Decoder
@@ -61,22 +60,6 @@ def test_the_model_has_the_parameters_that_planning_counts() -> None:
         shape = tiny_shape(tie_word_embeddings=tied)
         count = sum(parameter.numel() for parameter in Decoder(shape).parameters())
         assert count == shape.parameter_count
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (data_error("x"), "data"),
-        (torch.OutOfMemoryError("CUDA out of memory"), "out_of_memory"),
-        (RuntimeError("Connection closed by peer [127.0.0.1]:1"), "infrastructure"),
-        (ConnectionResetError("reset"), "infrastructure"),
-        (OSError(errno.ENOSPC, "No space left"), "user"),
-        (ZeroDivisionError("a bug"), "internal"),
-    ],
-)
-def test_errors_have_the_class_the_controller_decides_by(error: Exception, kind: str) -> None:
-    assert classify(error) == kind
-    assert describe(error)
 
 
 def test_metric_lines_match_the_patterns_sagemaker_is_given(
