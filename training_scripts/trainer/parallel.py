@@ -74,7 +74,10 @@ class World:
 
 @contextmanager
 def process_group(environment: Mapping[str, str]) -> Iterator[World]:
-    """Join the group that torchrun describes in the environment; leave it at the end."""
+    """Join the group that torchrun describes in the environment; leave it after success only.
+
+    After an error other ranks may still wait in a collective, and NCCL's leaving waits for them.
+    """
     gpu = torch.cuda.is_available()
     if gpu:
         device = torch.device("cuda", int(environment["LOCAL_RANK"]))
@@ -82,10 +85,8 @@ def process_group(environment: Mapping[str, str]) -> Iterator[World]:
     else:
         device = CPU
     dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=COLLECTIVE_TIMEOUT)
-    try:
-        yield World(rank=dist.get_rank(), size=dist.get_world_size(), device=device)
-    finally:
-        dist.destroy_process_group()
+    yield World(rank=dist.get_rank(), size=dist.get_world_size(), device=device)
+    dist.destroy_process_group()
 
 
 def check_layout(layout: Layout, world: World) -> str | None:

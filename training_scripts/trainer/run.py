@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.run_spec import RunSpec
@@ -16,7 +19,7 @@ from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.checkpoint import Checkpointer
 from trainer.container import Container
 from trainer.data import BatchPlan, SequenceReader, TrainingStream, find_shard_damage, open_manifest
-from trainer.errors import classify, data_error, describe, user_error
+from trainer.errors import TrainingError, classify, data_error, describe, user_error
 from trainer.export import export
 from trainer.loop import Outcome, TrainingLoop
 from trainer.manifest import SPLIT_TRAIN, SPLIT_VALIDATION, Manifest
@@ -31,9 +34,20 @@ from trainer.signals import StopFlag
 EXIT_FAILED = 1
 
 
-def run(tier: Tier, environment: Mapping[str, str]) -> int:
+def leave_at_once(status: int) -> NoReturn:
+    """End the process without any clean-up but that of its output."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def run(
+    tier: Tier, environment: Mapping[str, str], *, leave: Callable[[int], int] = leave_at_once
+) -> int:
     """Train as ``run.json`` says; returns the exit status and leaves this rank's account.
 
+    A failed rank first says why and then leaves at once: leaving the process group, or Python's
+    own clean-up, may wait for ever for ranks that sit in a collective without this one.
     Expected mistakes print one line; anything else prints its traceback too.
     """
     ranks = RankReporter.from_environment(environment)
@@ -50,13 +64,12 @@ def run(tier: Tier, environment: Mapping[str, str]) -> int:
             raise user_error(f"run.json is of tier {spec.tier!r}; this entrypoint trains {tier!r}")
         with process_group(environment) as world:
             outcome = train(spec, container, world, stop=stop, ranks=ranks)
-    except Exception as error:
-        kind = classify(error)
-        ranks.report("failed", kind=kind, message=describe(error))
-        if kind == "internal":
+    except (Exception, CheckpointException) as error:
+        ranks.report("failed", kind=classify(error), message=describe(error))
+        if not isinstance(error, TrainingError):
             traceback.print_exc()
         print(f"rank {ranks.rank}: {describe(error)}", file=sys.stderr, flush=True)
-        return EXIT_FAILED
+        return leave(EXIT_FAILED)
     ranks.report("stopped" if outcome.stopped else "finished")
     return 0
 
@@ -104,11 +117,10 @@ def train(
         stop=stop,
         ranks=ranks,
     )
-    try:
-        outcome = loop.run(step)
-    finally:
-        stream.close()
-        progress.close()
+    # Not in a finally clause: a failed rank says so first and then leaves without waiting.
+    outcome = loop.run(step)
+    stream.close()
+    progress.close()
     if spec.checkpoint.export and not outcome.stopped:
         export(
             model,
