@@ -183,6 +183,7 @@ class FakeSageMaker(Checked):
             "TrainingJobArn": arn,
             "TrainingJobStatus": "InProgress",
             "SecondaryStatus": "Training",
+            "SecondaryStatusTransitions": [{"Status": "Starting"}, {"Status": "Training"}],
             "CreationTime": datetime.fromtimestamp(self.time.now(), UTC),
             "Request": request,
         }
@@ -217,16 +218,33 @@ class FakeSageMaker(Checked):
         (job,) = (j for j in self.jobs.values() if j["TrainingJobArn"] == arguments["ResourceArn"])
         return {"Tags": job["Request"]["Tags"]}
 
-    def end(self, name: str, status: str, secondary: str = "", reason: str = "") -> dict[str, Any]:
-        """The job ends by itself; gives the event's detail."""
+    def end(
+        self,
+        name: str,
+        status: str,
+        secondary: str = "",
+        reason: str = "",
+        *,
+        trained: bool = True,
+    ) -> dict[str, Any]:
+        """The job ends by itself, perhaps before it trained; gives the event's detail."""
         job = self.jobs[name]
         job |= {"TrainingJobStatus": status, "SecondaryStatus": secondary or status}
+        job["SecondaryStatusTransitions"] = [
+            {"Status": each} for each in ("Starting", *(["Training"] if trained else []), status)
+        ]
         if reason:
             job["FailureReason"] = reason
         return self.detail(name)
 
     def detail(self, name: str) -> dict[str, Any]:
-        keys = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "FailureReason")
+        keys = (
+            "TrainingJobName",
+            "TrainingJobStatus",
+            "SecondaryStatus",
+            "SecondaryStatusTransitions",
+            "FailureReason",
+        )
         return {key: self.jobs[name][key] for key in keys if key in self.jobs[name]}
 
     def alive(self) -> list[str]:

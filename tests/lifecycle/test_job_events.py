@@ -114,6 +114,25 @@ def test_progress_resets_the_bound(running: World) -> None:
     assert len(running.sagemaker.created) == 5
 
 
+def test_attempts_that_never_trained_are_not_held_against_the_run(running: World) -> None:
+    running.fails(running.name("a"), INTERNAL, step=100)
+    for attempt in (2, 3, 4):
+        running.fails(running.name("a", attempt), "CapacityError: none left", trained=False)
+    assert running.sagemaker.alive() == [running.name("a", 5)]
+    fourth = running.attempt("a", 4)
+    assert fourth is not None
+    assert not fourth.trained
+    assert "resumes from the newest complete checkpoint (step 100)" in fourth.text
+
+
+def test_attempts_that_never_trained_do_not_hide_useless_ones(running: World) -> None:
+    running.fails(running.name("a"), INTERNAL)
+    running.fails(running.name("a", 2), "CapacityError: none left", trained=False)
+    running.fails(running.name("a", 3), INTERNAL)
+    assert len(running.sagemaker.created) == 3
+    assert "attempts that reached training" in running.sns.messages[-1]["Message"]
+
+
 def test_damaged_progress_counts_as_none(running: World) -> None:
     for attempt in (1, 2):
         running.s3.put_object(

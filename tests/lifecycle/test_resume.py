@@ -10,6 +10,7 @@ from cdk_blackwell.lifecycle.handler.resume import (
     RULES,
     Decision,
     decide,
+    decide_unreadable,
     find_cause,
     useless_attempts,
 )
@@ -81,7 +82,6 @@ def test_sagemakers_own_words(what: Observation, cause: str, action: str, state:
     ("kind", "action"),
     [
         ("infrastructure", "resubmit"),
-        ("internal", "resubmit"),
         ("capacity", "resubmit"),
         ("out_of_memory", "stop"),
         ("data", "stop"),
@@ -94,6 +94,62 @@ def test_the_trainers_failure_class_counts_more_than_sagemakers_prefix(
     text = Failure(kind=kind, message="x", step=7, rank=3).render()  # type: ignore[arg-type]
     decision = after(seen("Failed", reason=f"AlgorithmError: {text}, exit code: 1"))
     assert (decision.cause, decision.action) == (kind, action)
+
+
+def test_an_internal_fault_is_told_as_whose_it_is() -> None:
+    text = Failure(kind="internal", message="rank 3 ended without a word").render()
+    trainers = after(seen("Failed", reason=f"AlgorithmError: {text}, exit code: 1"))
+    assert (trainers.cause, trainers.action) == ("trainer_fault", "resubmit")
+    assert trainers.text.startswith("The trainer reported an internal fault")
+    sagemakers = after(seen("Failed", reason="InternalServerError: We encountered an error."))
+    assert (sagemakers.cause, sagemakers.action) == ("internal", "resubmit")
+    assert sagemakers.text.startswith("SageMaker had an internal error")
+
+
+def test_advice_names_the_parameters_of_the_construct() -> None:
+    text = after(seen("Failed", reason="InternalServerError"), attempt=5, steps=(1, 2, 3)).text
+    assert "Raise max_attempts" in text
+    assert "Raise max_runtime" in after(seen("Stopped", "MaxRuntimeExceeded")).text
+
+
+def test_a_used_up_run_time_is_not_called_a_limit_on_cost() -> None:
+    text = after(seen("Stopped", "MaxRuntimeExceeded")).text
+    assert "cost" not in text
+    assert "max_runtime times max_attempts" in text
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"), [((300,), "checkpoint (step 300)"), ((), "begins again")]
+)
+def test_a_resubmission_says_where_it_begins(steps: tuple[int, ...], words: str) -> None:
+    assert words in after(seen("Failed", reason="CapacityError"), steps=steps).text
+
+
+def test_an_unreadable_definition_ends_what_would_be_resubmitted_and_nothing_else() -> None:
+    why = "Its definition cannot be read."
+    failed = decide_unreadable(seen("Failed", reason="CapacityError"), wanted=True, why=why)
+    assert (failed.cause, failed.action, failed.state) == ("capacity", "stop", "failed")
+    assert why in failed.text
+    completed = decide_unreadable(seen("Completed"), wanted=True, why=why)
+    assert (completed.action, completed.state) == ("finish", "completed")
+    stopped = decide_unreadable(seen("Stopped"), wanted=False, why=why)
+    assert stopped.cause == "stopped_by_us"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "trained"),
+    [
+        (["Starting", "Downloading", "Training", "Failed"], True),
+        (["Starting", "Pending", "Failed"], False),
+        ([], True),
+    ],
+)
+def test_whether_a_job_reached_training_is_in_its_transitions(
+    statuses: list[str], trained: bool
+) -> None:
+    transitions = [{"Status": status} for status in statuses]
+    description = {"TrainingJobName": "job", "SecondaryStatusTransitions": transitions}
+    assert Observation.read(description).trained is trained
 
 
 def test_every_failure_class_and_every_cause_has_a_consequence() -> None:

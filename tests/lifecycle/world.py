@@ -286,11 +286,13 @@ class World:
         assert ControllerAnswer.from_dict(json.loads(json.dumps(answer))).to_dict() == answer
         return answer
 
-    def fails(self, name: str, reason: str, *, step: int | None = None) -> dict[str, Any]:
+    def fails(
+        self, name: str, reason: str, *, step: int | None = None, trained: bool = True
+    ) -> dict[str, Any]:
         """A job fails, and its event is delivered; gives the event."""
         if step is not None:
             self.progress(step)
-        event = self.job_event(self.sagemaker.end(name, "Failed", reason=reason))
+        event = self.job_event(self.sagemaker.end(name, "Failed", reason=reason, trained=trained))
         self.deliver(event)
         return event
 

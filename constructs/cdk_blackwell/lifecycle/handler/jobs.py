@@ -65,6 +65,8 @@ class Observation:
     secondary: str
     reason: str
     """FailureReason, else the message of the last secondary status."""
+    trained: bool = True
+    """Whether the training container was ever started; True where SageMaker does not say."""
 
     @property
     def terminal(self) -> bool:
@@ -74,13 +76,17 @@ class Observation:
     @classmethod
     def read(cls, description: Mapping[str, Any]) -> Observation:
         """From DescribeTrainingJob or the ``detail`` of a state-change event (same members)."""
-        transitions = description.get("SecondaryStatusTransitions") or [{}]
-        reason = description.get("FailureReason") or transitions[-1].get("StatusMessage")
+        transitions = description.get("SecondaryStatusTransitions") or []
+        reason = description.get("FailureReason")
+        if not reason and transitions:
+            reason = transitions[-1].get("StatusMessage")
+        statuses = [transition.get("Status") for transition in transitions]
         return cls(
             job_name=str(description["TrainingJobName"]),
             status=str(description.get("TrainingJobStatus", "")),
             secondary=str(description.get("SecondaryStatus", "")),
             reason=str(reason or ""),
+            trained="Training" in statuses or not statuses,
         )
 
 

@@ -55,10 +55,11 @@ PERMISSIONS: Final = (
             "sagemaker:AddTags",
             "sagemaker:ListTags",
         ),
-        # SageMaker writes some names in lower case in ARNs.
+        # Eight digits of the stack's id, unknown before it exists, then run and attempt. SageMaker
+        # writes some names in lower case in ARNs.
         resources=(
-            "arn:{partition}:sagemaker:{region}:{account}:training-job/{job}-*",
-            "arn:{partition}:sagemaker:{region}:{account}:training-job/{job_lower_case}-*",
+            "arn:{partition}:sagemaker:{region}:{account}:training-job/{job}-????????-*",
+            "arn:{partition}:sagemaker:{region}:{account}:training-job/{job_lower_case}-????????-*",
         ),
         why="launch, observe and stop this job's attempts; tags tell whose a name is",
     ),

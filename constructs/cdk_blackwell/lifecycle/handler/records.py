@@ -24,6 +24,7 @@ Cause = Literal[
     "plan_ended",
     "capacity",
     "internal",
+    "trainer_fault",
     "infrastructure",
     "out_of_memory",
     "data",
@@ -103,6 +104,8 @@ class Attempt:
     """What happened and what follows, for people; empty before the end."""
     last_complete_step: int
     """Recorded when the attempt ended; 0 before."""
+    trained: bool
+    """Whether it reached training, recorded when it ended; True where that is not known."""
     action: Action | None
     """Decided when the attempt ended."""
     done: bool

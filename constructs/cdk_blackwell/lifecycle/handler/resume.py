@@ -45,7 +45,7 @@ RULES: Final = (
     Rule(status="Stopped", cause="stopped_by_a_person"),
     # The trainer knows best why it failed; SageMaker puts its own words before that text.
     Rule(status="Failed", failure="capacity", cause="capacity"),
-    Rule(status="Failed", failure="internal", cause="internal"),
+    Rule(status="Failed", failure="internal", cause="trainer_fault"),
     Rule(status="Failed", failure="infrastructure", cause="infrastructure"),
     Rule(status="Failed", failure="out_of_memory", cause="out_of_memory"),
     Rule(status="Failed", failure="data", cause="data"),
@@ -100,8 +100,9 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
     "run_time_used_up": Consequence(
         action="stop",
         state="stopped",
-        text="The job reached max_runtime, the limit on what it may cost. Its checkpoints stay in "
-        "S3. Raise max_runtime for the next run.",
+        text="The attempt reached max_runtime, the longest one attempt may take (a run may take "
+        "max_runtime times max_attempts). It is not resubmitted; its checkpoints stay in S3. Raise "
+        "max_runtime for the next run.",
     ),
     "waiting_time_used_up": Consequence(
         action="stop",
@@ -122,10 +123,16 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
         "buy another, then launch a new run.",
     ),
     "capacity": Consequence(
-        action="resubmit", state="failed", text="SageMaker had no capacity for the job."
+        action="resubmit", state="failed", text="There was no capacity for the job."
     ),
     "internal": Consequence(
         action="resubmit", state="failed", text="SageMaker had an internal error."
+    ),
+    "trainer_fault": Consequence(
+        action="resubmit",
+        state="failed",
+        text="The trainer reported an internal fault, which may or may not pass by itself. If it "
+        "comes again, read the reason and the log.",
     ),
     "infrastructure": Consequence(
         action="resubmit", state="failed", text="Hardware or a host failed."
@@ -184,7 +191,9 @@ def find_cause(seen: Observation) -> Cause:
 def useless_attempts(steps: Sequence[int]) -> int:
     """How many attempts at the end of ``steps`` left no newer complete checkpoint than before.
 
-    ``steps`` holds the newest complete step at the end of each attempt, first attempt first.
+    ``steps`` holds the newest complete step at the end of each attempt that reached training, first
+    attempt first. One that never did, for want of capacity say, could not have made progress and
+    says nothing about the run.
     """
     count, best = 0, 0
     for step in steps:
@@ -201,31 +210,59 @@ def decide(
 ) -> Decision:
     """What follows from the end of attempt number ``attempt`` (from 1).
 
-    ``wanted``: whether the run should still be running; ``steps``: as for `useless_attempts`,
-    this attempt last.
+    ``wanted``: whether the run should still be running; ``steps``: as for `useless_attempts`, this
+    attempt last if it reached training.
     """
-    cause = find_cause(seen)
-    if not wanted and cause != "completed":
-        cause = "stopped_by_us"
+    cause = _cause(seen, wanted)
     consequence = CONSEQUENCES[cause]
     action, text = consequence.action, consequence.text
     if action == "resubmit":
         if useless_attempts(steps) >= MAXIMUM_USELESS_ATTEMPTS:
             action = "stop"
             text += (
-                f" {MAXIMUM_USELESS_ATTEMPTS} attempts in a row left no new complete checkpoint "
-                f"(still at step {max(steps)}), so it is not resubmitted. Find the reason, or "
-                "shorten the checkpoint interval, then launch a new run."
+                f" The last {MAXIMUM_USELESS_ATTEMPTS} attempts that reached training left no new "
+                f"complete checkpoint (still at step {max(steps)}), so it is not resubmitted. Find "
+                "the reason, or shorten the checkpoint interval, then launch a new run."
             )
         elif attempt >= maximum_attempts:
             action = "stop"
             text += (
                 f" All {maximum_attempts} attempts are used, so it is not resubmitted. Raise "
-                "maximum_attempts, then launch a new run."
+                "max_attempts, then launch a new run."
             )
         else:
             text += (
-                f" It is resubmitted as attempt {attempt + 1} of {maximum_attempts} and resumes "
-                f"from the newest complete checkpoint (step {max(steps, default=0)})."
+                f" It is resubmitted as attempt {attempt + 1} of {maximum_attempts} and "
+                f"{_beginning(max(steps, default=0))}."
             )
     return Decision(cause=cause, action=action, state=consequence.state, text=text)
+
+
+def decide_unreadable(seen: Observation, *, wanted: bool, why: str) -> Decision:
+    """What follows when the run's frozen definition cannot be read: never another attempt."""
+    cause = _cause(seen, wanted)
+    consequence = CONSEQUENCES[cause]
+    if consequence.action != "resubmit":
+        return Decision(
+            cause=cause,
+            action=consequence.action,
+            state=consequence.state,
+            text=consequence.text,
+        )
+    return Decision(
+        cause=cause,
+        action="stop",
+        state=consequence.state,
+        text=f"{consequence.text} {why} So it is not resubmitted; its checkpoints stay in S3.",
+    )
+
+
+def _cause(seen: Observation, wanted: bool) -> Cause:
+    cause = find_cause(seen)
+    return cause if wanted or cause == "completed" else "stopped_by_us"
+
+
+def _beginning(step: int) -> str:
+    if step == 0:
+        return "begins again, because there is no complete checkpoint yet"
+    return f"resumes from the newest complete checkpoint (step {step})"

@@ -28,14 +28,14 @@ def settle(services: Services, attempt: Attempt, seen: Observation, requester: s
         earlier = [
             other.last_complete_step
             for other in services.store.attempts(owner.owner, run.run_id)
-            if other.attempt < attempt.attempt
+            if other.attempt < attempt.attempt and other.trained
         ]
         decision = decide(
             seen,
             wanted=owner.wants(run.run_id),
             attempt=attempt.attempt,
             maximum_attempts=run.definition.maximum_attempts,
-            steps=[*earlier, step],
+            steps=[*earlier, step] if seen.trained else earlier,
         )
         services.store.record_end(
             attempt,
@@ -43,6 +43,7 @@ def settle(services: Services, attempt: Attempt, seen: Observation, requester: s
             cause=decision.cause,
             reason=seen.reason,
             step=step,
+            trained=seen.trained,
             action=decision.action,
             text=decision.text,
         )

@@ -53,6 +53,7 @@ def record_absent(services: Services, attempt: Attempt) -> None:
         reason="no training job of this name exists",
         text=text,
         step=0,
+        trained=False,
         action="finish",
     )
     services.store.mark_done(attempt.job_name)

@@ -202,6 +202,7 @@ class Store:
         reason: str,
         text: str,
         step: int,
+        trained: bool,
         action: Action,
     ) -> bool:
         """Record how an attempt ended and what follows; False when it was recorded before."""
@@ -209,7 +210,7 @@ class Store:
             ATTEMPT,
             attempt.job_name,
             "SET attempt_state = :ended, job_status = :s, cause = :c, reason = :r, "
-            "outcome = :o, last_complete_step = :n, next_action = :a, done = :false",
+            "outcome = :o, last_complete_step = :n, trained = :t, next_action = :a, done = :false",
             {
                 ":ended": "ended",
                 ":s": status,
@@ -217,6 +218,7 @@ class Store:
                 ":r": reason,
                 ":o": text,
                 ":n": step,
+                ":t": trained,
                 ":a": action,
                 ":false": False,
             },
@@ -302,6 +304,7 @@ def _read_attempt(item: Mapping[str, Any]) -> Attempt:
         reason=item.get("reason", ""),
         text=item.get("outcome", ""),
         last_complete_step=int(item.get("last_complete_step", 0)),
+        trained=bool(item.get("trained", True)),
         action=item.get("next_action"),
         done=bool(item.get("done", False)),
     )
