@@ -105,6 +105,25 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert step_names(root) == ["step-0000000004", "step-0000000005"]
 
 
+def test_upload_markers_never_get_into_a_checkpoint_nor_hinder_its_use(tmp_path: Path) -> None:
+    spec = tiny_spec(steps=4, checkpoint={"interval_seconds": 1e-6, "keep": 1})
+    root = write_container(tmp_path, spec)
+    # The upload of an earlier try at this very step left a file behind.
+    folder = root / "checkpoints" / "step-0000000002"
+    folder.mkdir(parents=True)
+    for name in ("__0_0.distcp.sagemaker-uploaded", "__1_0.distcp.sagemaker-uploading"):
+        (folder / name).touch()
+    train_ranks(2, spec, root, sigterm_at={0: 2})
+    (folder / ".metadata.sagemaker-uploading").touch()
+    files = json.loads((folder / "COMPLETE.json").read_text())["files"]
+    assert set(files) == {".metadata", "__0_0.distcp", "__1_0.distcp"}
+
+    told = train_ranks(2, spec, root)[0]
+    assert told.events("resumed")[0]["step"] == 2
+    # Spared while it is uploaded, though only one is to be kept.
+    assert step_names(root) == ["step-0000000002", "step-0000000004"]
+
+
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
     spec = tiny_spec(steps=2)
     root = write_container(tmp_path, spec)

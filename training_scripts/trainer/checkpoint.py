@@ -20,6 +20,7 @@ from cdk_blackwell.planning.contracts import step_folder
 from cdk_blackwell.planning.records import CompleteMarker
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
+    clear_folder,
     find_checkpoint_damage,
     measure,
     prunable,
@@ -27,6 +28,7 @@ from trainer.completeness import (
     remove_folder,
     step_folders,
     write_marker,
+    writing_rank,
 )
 from trainer.errors import user_error
 from trainer.parallel import World
@@ -67,13 +69,11 @@ class Checkpointer:
         """Save everything; returns when the checkpoint is complete on disk."""
         folder = self.root / step_folder(step)
         if self._world.is_first:
-            if folder.exists():
-                remove_folder(folder)
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            clear_folder(folder)
         self._world.barrier()
         save(_state(model, optimizer), checkpoint_id=folder)
-        # DCP names each rank's files after it; rank 0 also answers for the common metadata.
-        mine = [path for path in folder.iterdir() if self._is_mine(path)]
+        mine = [p for p in folder.iterdir() if writing_rank(p.name) == self._world.rank]
         records = self._world.gather({path.name: measure(path) for path in mine})
         marker = CompleteMarker(
             run_id=self._spec.run_id,
@@ -136,11 +136,6 @@ class Checkpointer:
         if agreed is not None or marker is None:
             return agreed or "it cannot be read"
         return marker
-
-    def _is_mine(self, path: Path) -> bool:
-        if path.name.startswith(f"__{self._world.rank}_"):
-            return True
-        return self._world.is_first and not path.name.startswith("__")
 
 
 def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -1,15 +1,33 @@
-"""``COMPLETE.json``: when a checkpoint counts. Written last; without it a folder is ignored."""
+"""``COMPLETE.json``: when a checkpoint counts. Written last; without it a folder is ignored.
+
+SageMaker's checkpoint upload puts marker files beside every file, which come and go at any time.
+They are no part of a checkpoint, and no listing here may rely on a file that it does not know.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, parse_step_folder
 from cdk_blackwell.planning.records import CompleteMarker, FileRecord
 from trainer.manifest import file_sha256
+
+METADATA_FILE: Final = ".metadata"
+UPLOADING_SUFFIX: Final = ".sagemaker-uploading"
+_RANK_FILE: Final = re.compile(r"__(\d+)_\d+\.distcp")
+
+
+def writing_rank(name: str) -> int | None:
+    """The rank that wrote a checkpoint's file; None for what is no part of a checkpoint."""
+    if name == METADATA_FILE:
+        return 0
+    match = _RANK_FILE.fullmatch(name)
+    return int(match.group(1)) if match else None
 
 
 def measure(path: Path) -> FileRecord:
@@ -36,7 +54,11 @@ def find_checkpoint_damage(
     folder: Path, marker: CompleteMarker, *, part: int = 0, parts: int = 1
 ) -> str | None:
     """Check all sizes and this rank's part of the checksums; the first problem or None."""
-    for number, (name, record) in enumerate(sorted(marker.files.items())):
+    listed = [(name, marker.files[name]) for name in sorted(marker.files)]
+    state = [(name, record) for name, record in listed if writing_rank(name) is not None]
+    if METADATA_FILE not in marker.files:
+        return f"{METADATA_FILE} is not listed"
+    for number, (name, record) in enumerate(state):
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"
@@ -59,7 +81,7 @@ def prunable(folders: Iterable[Path], *, keep: int) -> list[Path]:
     """Complete folders beyond the newest ``keep`` (at least one), and incomplete older ones.
 
     ``folders`` come newest first. Anything newer than the newest complete folder stays: it may be
-    in the middle of being written.
+    in the middle of being written. So does, until the next time, one that is being uploaded.
     """
     complete_seen = 0
     out = []
@@ -70,10 +92,29 @@ def prunable(folders: Iterable[Path], *, keep: int) -> list[Path]:
                 out.append(folder)
         elif complete_seen:
             out.append(folder)
-    return out
+    return [folder for folder in out if not is_uploading(folder)]
+
+
+def is_uploading(folder: Path) -> bool:
+    """Whether SageMaker is in the middle of copying one of the folder's files to S3."""
+    return any(path.name.endswith(UPLOADING_SUFFIX) for path in folder.iterdir())
+
+
+def clear_folder(folder: Path) -> None:
+    """Remove a checkpoint's files, its marker first, so that a half-removed one never counts."""
+    (folder / COMPLETE_FILE).unlink(missing_ok=True)
+    for path in list(folder.iterdir()):
+        path.unlink(missing_ok=True)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a checkpoint, its marker first, so that a half-removed one never counts."""
-    (folder / COMPLETE_FILE).unlink(missing_ok=True)
-    shutil.rmtree(folder)
+    """Remove a checkpoint; a folder that an upload fills again meanwhile stays for the next time.
+
+    Without its marker it does not count, and pruning finds it again.
+    """
+    clear_folder(folder)
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
