@@ -76,6 +76,21 @@ def test_fails_when_two_jobs_take_one_name(stack: Stack, foundation: Foundation)
         SmallModelJob(stack, "Second", foundation=foundation, job_name="same", **PROPS)
 
 
+@pytest.mark.parametrize(("first", "second"), [("train", "train-b"), ("Train-B", "train")])
+def test_fails_when_one_jobs_events_would_reach_another(
+    stack: Stack, foundation: Foundation, first: str, second: str
+) -> None:
+    """The rule of ``train`` matches every training job whose name begins with ``train-``."""
+    SmallModelJob(stack, "First", foundation=foundation, job_name=first, **PROPS)
+    with pytest.raises(ValueError, match=r"begins with job_name 'train' and a hyphen.*Mine/First"):
+        SmallModelJob(stack, "Second", foundation=foundation, job_name=second, **PROPS)
+
+
+def test_names_that_only_begin_alike_are_two_jobs(stack: Stack, foundation: Foundation) -> None:
+    for name in ("train", "train2", "training-b"):
+        SmallModelJob(stack, name, foundation=foundation, job_name=name, **PROPS)
+
+
 def test_a_long_path_gives_a_short_stable_name(stack: Stack, foundation: Foundation) -> None:
     job = SmallModelJob(stack, "AVeryLongNameOfOneTrainingJob", foundation=foundation, **PROPS)
     assert job.job_name == "Mine-AVeryLongN-" + job.job_name[-6:]

@@ -135,10 +135,24 @@ def default_job_name(job: TrainingJob) -> str:
 
 
 def check_unique_job(job: TrainingJob) -> None:
-    """Two jobs of one app must not share names of training jobs and a prefix in S3."""
+    """Two jobs of one app must not share names of training jobs or a prefix in S3.
+
+    Nor may one name continue the other after a hyphen: events and rights are told apart by the
+    beginning of a training job's name. SageMaker writes some names in lower case.
+    """
+    name = job.job_name.lower()
     for other in job.node.root.node.find_all():
-        if other is not job and getattr(other, "job_name", None) == job.job_name:
+        if other is job or not isinstance(other_name := getattr(other, "job_name", None), str):
+            continue
+        if other_name.lower() == name:
             raise ValueError(
                 f"job_name {job.job_name!r} is used by {other.node.path} and {job.node.path}: "
-                "give each job its own"
+                "give each job its own, with more than letter case between them"
+            )
+        short, long = sorted((other_name, job.job_name), key=len)
+        if long.lower().startswith(f"{short.lower()}-"):
+            raise ValueError(
+                f"job_name {long!r} begins with job_name {short!r} and a hyphen, so that events of "
+                f"one job would reach the other ({other.node.path} and {job.node.path}): "
+                f"give job_name=... to one of them, for example {short + '2'!r}"
             )

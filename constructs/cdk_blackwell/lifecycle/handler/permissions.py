@@ -123,7 +123,8 @@ PERMISSIONS: Final = (
         kind="storage_key",
         actions=("kms:Decrypt", "kms:GenerateDataKey"),
         resources=("{storage_key_arn}",),
-        why="objects in the checkpoint, dataset and asset buckets, where encrypted by a key",
+        why="objects in the checkpoint and dataset buckets, where encrypted by a key; in the asset "
+        "bucket only where its own key is given as asset_key (the CDK's bootstrap makes none)",
     ),
     Permission(
         kind="topic",
