@@ -10,6 +10,7 @@ import pytest
 from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Match, Template
 
@@ -143,6 +144,35 @@ def test_fails_when_the_file_system_is_in_another_zone(
     )
     with pytest.raises(ValueError, match=r"file system is in us-west-2b.*subnet in us-west-2c"):
         SmallModelJob(stack, "Job", foundation=foundation, subnet=elsewhere, **PROPS)
+
+
+def test_fails_when_the_subnet_is_of_another_vpc(stack: Stack, foundation: Foundation) -> None:
+    elsewhere = ec2.Vpc(
+        stack, "Elsewhere", availability_zones=["us-west-2b"], nat_gateways=0
+    ).public_subnets[0]
+    with pytest.raises(ValueError, match="is not of vpc Mine/Foundation/Network"):
+        SmallModelJob(stack, "Job", foundation=foundation, subnet=elsewhere, **PROPS)
+
+
+def test_a_vpc_made_in_the_same_app_is_taken_with_its_subnet(
+    stack: Stack, foundation: Foundation
+) -> None:
+    vpc = ec2.Vpc(stack, "Own", availability_zones=["us-west-2b"], nat_gateways=0)
+    subnet = vpc.public_subnets[0]
+    job = SmallModelJob(stack, "Job", foundation=foundation, vpc=vpc, subnet=subnet, **PROPS)
+    assert job.subnet is subnet
+
+
+def test_a_bootstrap_buckets_own_key_may_be_used_by_the_controller(
+    stack: Stack, foundation: Foundation
+) -> None:
+    arn = "arn:aws:kms:us-west-2:123456789012:key/11111111-2222-3333-4444-555555555555"
+    key = kms.Key.from_key_arn(stack, "AssetKey", arn)
+    SmallModelJob(stack, "Job", foundation=foundation, asset_key=key, **PROPS)
+    policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy")
+    holders = [name for name, policy in policies.items() if arn in json.dumps(policy)]
+    assert len(holders) == 1
+    assert "ControllerPolicy" in holders[0]
 
 
 def test_fails_above_7b_and_names_the_construct_for_it(

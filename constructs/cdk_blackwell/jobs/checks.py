@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from aws_cdk import Token
+from aws_cdk import Stack, Token
 from aws_cdk import aws_ec2 as ec2
 
 from cdk_blackwell.infrastructure.capacity import Capacity
@@ -15,8 +15,6 @@ from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
 from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH
 from cdk_blackwell.planning.cost import worst_case_usd
-from cdk_blackwell.planning.errors import PlanError
-from cdk_blackwell.planning.plan import Plan
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
@@ -50,17 +48,6 @@ def check_environment(environment: Mapping[str, str]) -> dict[str, str]:
                 f"{RESERVED_ENVIRONMENT_PREFIX} cannot be given"
             )
     return dict(environment)
-
-
-def check_plan_fits(plan: Plan) -> None:
-    """Refuse a plan that needs more memory than a GPU has."""
-    memory = plan.memory
-    if not memory.fits:
-        hints = " ".join(plan.warnings)
-        raise PlanError(
-            f"the plan does not fit: it reserves {memory.reserved_gib:.1f} GiB per GPU of "
-            f"{memory.budget_gib:.1f} GiB (predicted). {hints}".rstrip()
-        )
 
 
 def check_cost(
@@ -113,8 +100,20 @@ def check_cost(
         )
 
 
-def check_zones(subnet: ec2.ISubnet, file_system: ISharedFileSystem) -> None:
-    """A job can mount only a file system of its own zone."""
+def check_subnet(
+    stack: Stack, vpc: ec2.IVpc, subnet: ec2.ISubnet, file_system: ISharedFileSystem
+) -> None:
+    """The subnet must be of the job's VPC and in the zone of the file system.
+
+    Only a subnet made in this app knows its VPC; an imported one is taken as it is.
+    """
+    of_subnet = _referenced(stack.resolve(getattr(subnet, "subnet_vpc_id", None)))
+    of_job = _referenced(stack.resolve(vpc.vpc_id))
+    if of_subnet and of_job and of_subnet != of_job:
+        raise ValueError(
+            f"subnet {subnet.node.path} is not of vpc {vpc.node.path}: give a subnet of that VPC, "
+            "or the subnet's own vpc"
+        )
     here, there = subnet.availability_zone, file_system.availability_zone
     if Token.is_unresolved(here) or Token.is_unresolved(there) or here == there:
         return
@@ -122,6 +121,16 @@ def check_zones(subnet: ec2.ISubnet, file_system: ISharedFileSystem) -> None:
         f"the file system is in {there}, the job's subnet in {here}: give a subnet of {there}, "
         f"or a file system in {here}"
     )
+
+
+def _referenced(value: object) -> str | None:
+    """The resource a resolved id refers to, a literal id as it is; None for anything else."""
+    if isinstance(value, str):
+        return value
+    match value:
+        case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
+            return name
+    return None
 
 
 def default_job_name(job: TrainingJob) -> str:

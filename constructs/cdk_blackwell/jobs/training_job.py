@@ -15,7 +15,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3_assets as s3_assets
-from constructs import Construct, IDependable
+from constructs import Construct
 
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
@@ -29,14 +29,14 @@ from cdk_blackwell.jobs.bundle import resolve_wheels, write_bundle
 from cdk_blackwell.jobs.checks import (
     check_cost,
     check_environment,
-    check_plan_fits,
+    check_subnet,
     check_unique_job,
-    check_zones,
     default_job_name,
     normalise_dataset_prefix,
 )
 from cdk_blackwell.jobs.request import RequestInputs, build_request, check_definition
 from cdk_blackwell.jobs.run_template import run_template
+from cdk_blackwell.jobs.surroundings import distinct_keys, find_surroundings
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition, S3Object
 from cdk_blackwell.lifecycle.run_controller import RunController
 from cdk_blackwell.planning.contracts import (
@@ -71,6 +71,8 @@ class TrainingJob(Construct):
     :param checkpoint_store: receives runs. Default: the foundation's.
     :param encryption_key: encrypts exports and notifications. Default: the foundation's, else the
         checkpoint store's.
+    :param asset_key: own key of the CDK's bootstrap bucket, which holds the bundle. Default: none,
+        as the CDK bootstraps unless told to make one.
     :param dataset_prefix: key prefix in the dataset bucket that holds ``manifest.json``.
     :param sequence_length: tokens per sequence.
     :param global_batch_tokens: tokens per optimizer step over all GPUs.
@@ -116,6 +118,7 @@ class TrainingJob(Construct):
         file_system: ISharedFileSystem | None = None,
         checkpoint_store: ICheckpointStore | None = None,
         encryption_key: kms.IKey | None = None,
+        asset_key: kms.IKey | None = None,
         instance_count: int = 1,
         capacity: Capacity | None = None,
         max_runtime: Duration | None = None,
@@ -165,7 +168,6 @@ class TrainingJob(Construct):
             overrides=overrides or NO_OVERRIDES,
             hourly_price_usd=hourly_price_usd,
         )
-        check_plan_fits(self.plan)
         check_cost(
             capacity=self.capacity,
             max_runtime_seconds=self._max_runtime_seconds,
@@ -178,18 +180,20 @@ class TrainingJob(Construct):
         self.job_name: str = check_job_prefix(job_name or default_job_name(self))
         check_unique_job(self)
 
-        self.vpc: ec2.IVpc = _given("vpc", vpc, foundation)
-        self.subnet: ec2.ISubnet = _given("subnet", subnet, foundation)
-        self.file_system: ISharedFileSystem = _given("file_system", file_system, foundation)
-        self.checkpoint_store: ICheckpointStore = _given(
-            "checkpoint_store", checkpoint_store, foundation
+        around = find_surroundings(
+            foundation,
+            vpc=vpc,
+            subnet=subnet,
+            file_system=file_system,
+            checkpoint_store=checkpoint_store,
+            encryption_key=encryption_key,
         )
-        self.encryption_key: kms.IKey | None = (
-            encryption_key
-            or (foundation.encryption_key if foundation else None)
-            or self.checkpoint_store.encryption_key
-        )
-        check_zones(self.subnet, self.file_system)
+        self.vpc: ec2.IVpc = around.vpc
+        self.subnet: ec2.ISubnet = around.subnet
+        self.file_system: ISharedFileSystem = around.file_system
+        self.checkpoint_store: ICheckpointStore = around.checkpoint_store
+        self.encryption_key: kms.IKey | None = around.encryption_key
+        check_subnet(stack, self.vpc, self.subnet, self.file_system)
         self.image: TrainingImage = image or TrainingImage.deep_learning_container(self)
 
         network = JobSecurityGroup(self, "Network", vpc=self.vpc, file_system=self.file_system)
@@ -200,7 +204,9 @@ class TrainingJob(Construct):
             "TrainingRole",
             job=self.job_name,
             checkpoint_store=self.checkpoint_store,
-            encryption_keys=_distinct([self.checkpoint_store.encryption_key, self.encryption_key]),
+            encryption_keys=distinct_keys(
+                self.checkpoint_store.encryption_key, self.encryption_key
+            ),
             subnet=self.subnet,
             security_group=self.security_group,
             image=self.image,
@@ -228,8 +234,8 @@ class TrainingJob(Construct):
             checkpoint_bucket=self.checkpoint_store.bucket,
             dataset_bucket=dataset_bucket,
             dataset_manifest_key=manifest_key,
-            encryption_keys=_distinct(
-                [self.checkpoint_store.encryption_key, dataset_bucket.encryption_key]
+            encryption_keys=distinct_keys(
+                self.checkpoint_store.encryption_key, dataset_bucket.encryption_key, asset_key
             ),
             monitoring=self.monitoring,
             topic_key=self.encryption_key,
@@ -282,7 +288,8 @@ class TrainingJob(Construct):
             # and no token in here resolves to text that needs escaping.
             definition=json.dumps(self.definition.to_dict(), separators=(",", ":")),
             run_id=run_id,
-            outlived_by=self._outlives_the_job(foundation, network, training_role),
+            # What a running job needs; every entry is there in every deploy.
+            outlived_by=[network, training_role, *around.ready],
         )
         self._add_output()
         for index, warning in enumerate(self.plan.warnings):
@@ -350,17 +357,6 @@ class TrainingJob(Construct):
         path = f"{self.file_system.dataset_path}/{prefix}".rstrip("/")
         return f"/{self.file_system.mount_name}{path}"
 
-    def _outlives_the_job(
-        self, foundation: IFoundation | None, network: JobSecurityGroup, role: TrainingRole
-    ) -> list[IDependable]:
-        """What a running job needs; every entry is there in every deploy."""
-        return [
-            network,
-            role,
-            *self.file_system.ready,
-            *(foundation.ready if foundation else []),
-        ]
-
     def _add_output(self) -> None:
         value = {
             "controller": self.controller.function.function_name,
@@ -378,22 +374,3 @@ class TrainingJob(Construct):
             value=json.dumps(value),
         )
         output.override_logical_id(stack_output_name(self.job_name))
-
-
-def _given(name: str, value: Any, foundation: IFoundation | None) -> Any:
-    if value is not None:
-        return value
-    if foundation is not None:
-        return getattr(foundation, name)
-    raise ValueError(
-        f"{name} is missing: give foundation=..., or all of vpc, subnet, file_system and "
-        "checkpoint_store"
-    )
-
-
-def _distinct(keys: list[kms.IKey | None]) -> list[kms.IKey]:
-    distinct: list[kms.IKey] = []
-    for key in keys:
-        if key is not None and all(key.key_arn != other.key_arn for other in distinct):
-            distinct.append(key)
-    return distinct

@@ -55,7 +55,7 @@ class RunController(Construct):
     :param checkpoint_bucket: receives the frozen run.
     :param dataset_bucket: holds the dataset.
     :param dataset_manifest_key: object that must exist before a launch.
-    :param encryption_keys: keys of those buckets.
+    :param encryption_keys: keys of those buckets, where they have their own.
     :param monitoring: the job's topic and alarms.
     :param topic_key: key of the topic. Default: it has none.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +17,7 @@ from cdk_blackwell.lifecycle.handler.errors import (
 )
 from cdk_blackwell.lifecycle.handler.request import run_location, run_spec
 from cdk_blackwell.planning.contracts import BUNDLE_FILE, PROGRESS_FILE, RUN_FILE
+from cdk_blackwell.planning.records import Progress
 
 _MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchBucket"})
 _TAKEN: Final = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict"})
@@ -103,13 +103,12 @@ class Storage:
             if error_code(error) in _MISSING:
                 return 0
             raise
-        text = answer["Body"].read().decode("utf-8", errors="replace")
+        body: bytes = answer["Body"].read()
         try:
-            step = json.loads(text)["last_complete_step"]
-            return max(0, int(step)) if step is not None else 0
-        except (ValueError, KeyError, TypeError):
+            return max(0, Progress.from_json(body).last_complete_step)
+        except ValueError as error:
             # Counts as no progress: the bound on useless attempts must not depend on it.
-            log.warning("%s/%s is damaged: %.200s", where.uri, PROGRESS_FILE, text)
+            log.warning("%s/%s cannot be read: %s", where.uri, PROGRESS_FILE, error)
             return 0
 
     def _claim(self, target: dict[str, str]) -> str | None:
