@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -20,8 +20,9 @@ from cdk_blackwell.lifecycle.handler.main import EVENT_JOB_STATE, EVENT_SCHEDULE
 from cdk_blackwell.lifecycle.handler.records import Attempt, Owner
 from cdk_blackwell.lifecycle.handler.resource import physical_id
 from cdk_blackwell.lifecycle.handler.services import Services
-from cdk_blackwell.planning.contracts import RunLocation, training_job_name
+from cdk_blackwell.planning.contracts import PROGRESS_FILE, RunLocation, training_job_name
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.records import Progress
 from tests.lifecycle.fakes import (
     ASSETS,
     CHECKPOINTS,
@@ -57,6 +58,16 @@ MODEL = ModelShape(
     rope_theta=10_000.0,
     rms_norm_eps=1e-5,
     tie_word_embeddings=True,
+)
+
+PROGRESS = Progress(
+    attempt=1,
+    step=1_000,
+    tokens=4_096_000,
+    loss=2.5,
+    validation_loss=None,
+    last_complete_step=0,
+    time="2027-01-15T12:00:00+00:00",
 )
 
 
@@ -317,8 +328,8 @@ class World:
     def progress(self, step: int, run_id: str = "a") -> None:
         """The trainer reports its newest complete checkpoint."""
         where = RunLocation(bucket=CHECKPOINTS, job="pretrain", run_id=run_id)
-        body = json.dumps({"last_complete_step": step}).encode()
-        self.s3.put_object(Bucket=where.bucket, Key=where.key("progress.json"), Body=body)
+        body = replace(PROGRESS, last_complete_step=step).to_json()
+        self.s3.put_object(Bucket=where.bucket, Key=where.key(PROGRESS_FILE), Body=body.encode())
 
     def frozen(self, name: str, run_id: str = "a") -> bytes | None:
         """An object of the run's prefix."""
