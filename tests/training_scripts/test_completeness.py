@@ -13,6 +13,7 @@ from trainer.completeness import (
     clear_folder,
     find_checkpoint_damage,
     measure,
+    newest_marked_step,
     prunable,
     read_marker,
     remove_folder,
@@ -151,3 +152,10 @@ def test_a_folder_is_cleared_before_it_is_written_again(tmp_path: Path) -> None:
     path = folder(tmp_path, 3)
     clear_folder(path)
     assert list(path.iterdir()) == []
+
+
+def test_the_newest_marked_step_is_known_before_anything_is_loaded(tmp_path: Path) -> None:
+    assert newest_marked_step(tmp_path / "absent") == 0
+    for step, complete in {2: True, 3: True, 4: False}.items():
+        folder(tmp_path, step, complete=complete)
+    assert newest_marked_step(tmp_path) == 3

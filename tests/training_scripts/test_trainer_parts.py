@@ -1,4 +1,4 @@
-"""The trainer's pure parts: schedule, decay groups, metric lines, progress."""
+"""The trainer's pure parts: schedule, decay groups, metric lines."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import json
 import re
 from pathlib import Path
 
-import boto3
 import pytest
 import torch
-from moto import mock_aws
 
 from cdk_blackwell.planning.metrics import METRICS
-from cdk_blackwell.planning.records import Progress, utc_timestamp
 from tests.training_scripts.tiny import tiny_shape, tiny_spec
 from trainer.container import Container
 from trainer.errors import classify
@@ -21,7 +18,6 @@ from trainer.metrics import Reporter, gpu_memory_gib, model_flops_utilization
 from trainer.model import Decoder
 from trainer.optimizer import learning_rate, make_optimizer
 from trainer.parallel import World, check_layout
-from trainer.progress import ProgressWriter
 
 CPU_WORLD = World(rank=0, size=2, device=torch.device("cpu"))
 
@@ -96,59 +92,6 @@ def test_degrees_this_entrypoint_lacks_are_refused() -> None:
         check_layout(layout, CPU_WORLD)
 
 
-def progress(step: int) -> Progress:
-    return Progress(
-        attempt=2,
-        step=step,
-        tokens=9,
-        loss=1.0,
-        validation_loss=None,
-        last_complete_step=3,
-        time=utc_timestamp(),
-    )
-
-
-def test_progress_goes_to_the_runs_prefix() -> None:
-    with mock_aws():
-        s3 = boto3.client("s3", region_name="us-east-1")
-        s3.create_bucket(Bucket="bucket")
-        warnings: list[str] = []
-        writer = ProgressWriter(
-            run_uri="s3://bucket/job/runs/r1",
-            folder=Path("unused"),
-            warn=lambda event, **details: warnings.append(event),
-        )
-        writer.write(progress(4))
-        writer.close()
-        body = s3.get_object(Bucket="bucket", Key="job/runs/r1/progress.json")["Body"].read()
-    read = Progress.from_json(body)
-    assert (read.attempt, read.step, read.last_complete_step) == (2, 4, 3)
-    assert not warnings
-
-
-def test_an_s3_error_is_a_warning_and_nothing_more() -> None:
-    warnings: list[tuple[str, str]] = []
-    with mock_aws():
-        writer = ProgressWriter(
-            run_uri="s3://absent/job/runs/r1",
-            folder=Path("unused"),
-            warn=lambda event, **details: warnings.append((event, details["reason"])),
-        )
-        writer.write(progress(4))
-        writer.close()
-    ((event, reason),) = warnings
-    assert event == "progress_not_written"
-    assert "NoSuchBucket" in reason
-
-
-def test_without_s3_progress_is_a_file(tmp_path: Path) -> None:
-    writer = ProgressWriter(run_uri=None, folder=tmp_path / "data", warn=print)
-    writer.write(progress(4))
-    writer.write(progress(5))
-    writer.close()
-    assert json.loads((tmp_path / "data/progress.json").read_text())["step"] == 5
-
-
 def test_container_paths_move_with_the_root() -> None:
     moved = Container.from_environment(
         {"CDKB_ROOT": "/x", "CDKB_CHECKPOINT_DIR": "/opt/ml/checkpoints", "CDKB_ATTEMPT": "3"}
@@ -156,6 +99,9 @@ def test_container_paths_move_with_the_root() -> None:
     assert moved.checkpoints == Path("/x/checkpoints")
     assert moved.channel("dataset") == Path("/x/input/data/dataset")
     assert moved.attempt == 3
+    assert Container.from_environment({}).region is None
+    assert Container.from_environment({"AWS_DEFAULT_REGION": "b"}).region == "b"
+    assert Container.from_environment({"AWS_DEFAULT_REGION": "b", "AWS_REGION": "a"}).region == "a"
     assert Container.from_environment({}).failure_file == Path("/opt/ml/output/failure")
 
 

@@ -77,6 +77,12 @@ def step_folders(root: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.name, reverse=True)
 
 
+def newest_marked_step(root: Path) -> int:
+    """Step of the newest folder with ``COMPLETE.json``, its files unchecked; 0 without any."""
+    marked = (path.name for path in step_folders(root) if (path / COMPLETE_FILE).exists())
+    return next((step for name in marked if (step := parse_step_folder(name)) is not None), 0)
+
+
 def prunable(folders: Iterable[Path], *, keep: int) -> list[Path]:
     """Complete folders beyond the newest ``keep`` (at least one), and incomplete older ones.
 

@@ -29,6 +29,8 @@ class Container:
     run_uri: str | None
     """``s3://bucket/<job>/runs/<run_id>``; None away from SageMaker."""
     attempt: int
+    region: str | None = None
+    """AWS Region of the job."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Container:
@@ -41,6 +43,7 @@ class Container:
             checkpoints=rebase_container_path(checkpoints, root),
             run_uri=environment.get(ENV_RUN_S3) or None,
             attempt=int(attempt) if attempt.isdecimal() else 1,
+            region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         )
 
     def channel(self, name: str) -> Path:

@@ -76,6 +76,8 @@ class TrainingLoop:
         """Train from ``step`` completed steps to the end."""
         total = self.spec.train_steps
         self.ranks.advance(step)
+        if self.progress:
+            self.progress.note(self.state(step))
         if step == 0:
             self.validate(step)
         interval = Interval()
@@ -98,8 +100,8 @@ class TrainingLoop:
                 self.validate(step)
             if last or stop or save:
                 self.save(step, interval)
-            elif self.progress and self.progress.due():
-                self.write_progress(step)
+            elif self.progress:
+                self.progress.note(self.state(step))
             interval.paused_seconds += time.perf_counter() - started
             if stop and not last:
                 self.report.event("stopped", step=step)
@@ -188,20 +190,17 @@ class TrainingLoop:
             raise user_error(f"training diverged at step {step}: gradient norm {norm}")
         self.checkpointer.save(self.model, self.optimizer, step=step, tokens=self.tokens(step))
         self.report.event("checkpoint", step=step)
-        self.write_progress(step)
+        if self.progress:
+            self.progress.write(self.state(step))
 
-    def write_progress(self, step: int) -> None:
-        """Tell the controller."""
-        if self.progress is None:
-            return
-        self.progress.write(
-            Progress(
-                attempt=self.attempt,
-                step=step,
-                tokens=self.tokens(step),
-                loss=self.loss,
-                validation_loss=self.validation_loss,
-                last_complete_step=self.checkpointer.last_complete_step,
-                time=utc_timestamp(),
-            )
+    def state(self, step: int) -> Progress:
+        """What the controller is told."""
+        return Progress(
+            attempt=self.attempt,
+            step=step,
+            tokens=self.tokens(step),
+            loss=self.loss,
+            validation_loss=self.validation_loss,
+            last_complete_step=self.checkpointer.last_complete_step,
+            time=utc_timestamp(),
         )

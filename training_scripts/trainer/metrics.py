@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, Final
 
 import torch
@@ -40,7 +41,9 @@ class Reporter:
     def _print(self, record: dict[str, Any]) -> None:
         if self._speaks:
             # The default separators are part of the contract: metric patterns rely on them.
-            print(json.dumps(record), flush=True)
+            # One write a line, since the timer of progress.json may speak at the same time.
+            sys.stdout.write(json.dumps(record) + "\n")
+            sys.stdout.flush()
 
 
 def model_flops_utilization(

@@ -14,9 +14,11 @@ import torch
 from torch.distributed.checkpoint.api import CheckpointException
 
 from cdk_blackwell.planning.contracts import Tier
+from cdk_blackwell.planning.records import Progress, utc_timestamp
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.checkpoint import Checkpointer
+from trainer.completeness import newest_marked_step
 from trainer.container import Container
 from trainer.data import BatchPlan, SequenceReader, TrainingStream, find_shard_damage, open_manifest
 from trainer.errors import TrainingError, classify, data_error, describe, user_error
@@ -80,6 +82,7 @@ def train(
     """Everything between joining and leaving the process group."""
     report = Reporter(world)
     plan = plan_batches(spec, world, report)
+    progress = start_progress(spec, container, report) if world.is_first else None
     dataset = open_dataset(spec, container, world)
     warning = check_layout(spec.layout, world)
     if warning:
@@ -99,9 +102,6 @@ def train(
         consumed=step * plan.global_sequences,
         pin=world.has_gpu,
     )
-    progress = ProgressWriter(
-        run_uri=container.run_uri, folder=container.output_data, warn=report.event
-    )
     loop = TrainingLoop(
         spec=spec,
         world=world,
@@ -111,7 +111,7 @@ def train(
         stream=stream,
         held_out=dataset.held_out,
         checkpointer=checkpointer,
-        progress=progress if world.is_first else None,
+        progress=progress,
         attempt=container.attempt,
         report=report,
         stop=stop,
@@ -120,7 +120,6 @@ def train(
     # Not in a finally clause: a failed rank says so first and then leaves without waiting.
     outcome = loop.run(step)
     stream.close()
-    progress.close()
     if spec.checkpoint.export and not outcome.stopped:
         export(
             model,
@@ -131,7 +130,35 @@ def train(
             world=world,
         )
         report.event("exported", step=outcome.step)
+    if progress:
+        progress.close()
     return outcome
+
+
+def start_progress(spec: RunSpec, container: Container, report: Reporter) -> ProgressWriter:
+    """Keep ``progress.json`` fresh from here on, also while the start takes long.
+
+    Until a checkpoint is loaded, the newest one that is marked complete says how far the run is.
+    """
+    progress = ProgressWriter(
+        run_uri=container.run_uri,
+        folder=container.output_data,
+        warn=report.event,
+        region=container.region,
+    )
+    step = newest_marked_step(container.checkpoints)
+    progress.note(
+        Progress(
+            attempt=container.attempt,
+            step=step,
+            tokens=step * spec.recipe.global_batch_tokens,
+            loss=None,
+            validation_loss=None,
+            last_complete_step=step,
+            time=utc_timestamp(),
+        )
+    )
+    return progress
 
 
 def plan_batches(spec: RunSpec, world: World, report: Reporter) -> BatchPlan:
