@@ -16,6 +16,7 @@ from cdk_blackwell.planning.run_spec import Precision
 from trainer.manifest import Manifest
 from trainer.model import Decoder
 from trainer.parallel import World
+from trainer.tokenizer import read_end_of_text
 
 MAXIMUM_FILE_BYTES = 5 * 1000**3
 EXPORT_DTYPES: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -111,7 +112,7 @@ def write_settings(
     write_json(folder / "generation_config.json", {"bos_token_id": end, "eos_token_id": end})
     source = dataset / manifest.tokenizer.file
     shutil.copyfile(source, folder / "tokenizer.json")
-    text = end_of_text(json.loads(source.read_text(encoding="utf-8")), end)
+    text = read_end_of_text(source, end)
     write_json(
         folder / "tokenizer_config.json",
         {
@@ -121,13 +122,6 @@ def write_settings(
             "model_max_length": model.shape.max_position_embeddings,
             "clean_up_tokenization_spaces": False,
         },
-    )
-
-
-def end_of_text(tokenizer: dict[str, Any], token_id: int) -> str:
-    """The end-of-text token's text in a ``tokenizer.json``."""
-    return next(
-        str(token["content"]) for token in tokenizer["added_tokens"] if token["id"] == token_id
     )
 
 
