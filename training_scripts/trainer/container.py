@@ -31,6 +31,8 @@ class Container:
     attempt: int
     region: str | None = None
     """AWS Region of the job."""
+    restarts: int = 0
+    """How often torchrun has started this rank again within the attempt."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Container:
@@ -38,11 +40,13 @@ class Container:
         root = Path(environment.get(ENV_ROOT, CONTAINER_ROOT))
         checkpoints = environment.get(ENV_CHECKPOINT_DIR, CONTAINER_CHECKPOINTS)
         attempt = environment.get(ENV_ATTEMPT, "1")
+        restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
         return cls(
             root=root,
             checkpoints=rebase_container_path(checkpoints, root),
             run_uri=environment.get(ENV_RUN_S3) or None,
             attempt=int(attempt) if attempt.isdecimal() else 1,
+            restarts=int(restarts) if restarts.isdecimal() else 0,
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         )
 

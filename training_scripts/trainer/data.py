@@ -98,12 +98,16 @@ def open_manifest(path: Path, *, model_vocab_size: int) -> Manifest:
 
 
 def find_shard_damage(
-    folder: Path, manifest: Manifest, *, part: int = 0, parts: int = 1
+    folder: Path, manifest: Manifest, *, part: int = 0, parts: int = 1, checksums: bool = True
 ) -> str | None:
-    """Check sizes of all shards and checksums of this rank's part; the first problem or None."""
+    """Check sizes of all shards and, if asked, checksums of this rank's part.
+
+    Returns the first problem or None.
+    """
     shards = [shard for split in sorted(manifest.splits) for shard in manifest.splits[split]]
     for number, shard in enumerate(shards):
-        problem = find_damage(folder, shard, dtype=manifest.dtype, checksum=number % parts == part)
+        checksum = checksums and number % parts == part
+        problem = find_damage(folder, shard, dtype=manifest.dtype, checksum=checksum)
         if problem:
             return problem
     return None

@@ -22,6 +22,10 @@ SPLIT_TRAIN: Final = "train"
 SPLIT_VALIDATION: Final = "validation"
 
 
+class IncompleteManifestError(ValueError):
+    """The file is not there, or not as a whole; it may still come."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tokenizer:
     """The tokenizer that made the shards."""
@@ -69,16 +73,19 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Read strictly; ValueError names the path and what is wrong."""
+        """Read strictly; ValueError names the path and what is wrong.
+
+        Its subclass IncompleteManifestError says that the file may still be on its way.
+        """
         try:
             value = json.loads(path.read_text())
         except FileNotFoundError:
-            raise ValueError(
+            raise IncompleteManifestError(
                 f"{path} does not exist: the dataset is missing or still incomplete; "
                 "make it with prepare_data.py, which writes the manifest last"
             ) from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path} cannot be read: {error}") from error
+            raise IncompleteManifestError(f"{path} cannot be read: {error}") from error
         return cls.from_dict(value, str(path))
 
     @classmethod

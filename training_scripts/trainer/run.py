@@ -6,8 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import torch
@@ -20,11 +18,11 @@ from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.checkpoint import Checkpointer
 from trainer.completeness import newest_marked_step
 from trainer.container import Container
-from trainer.data import BatchPlan, SequenceReader, TrainingStream, find_shard_damage, open_manifest
-from trainer.errors import TrainingError, classify, data_error, describe, user_error
+from trainer.data import BatchPlan, TrainingStream
+from trainer.dataset import check_export_package, open_dataset
+from trainer.errors import TrainingError, classify, describe, user_error
 from trainer.export import export
 from trainer.loop import Outcome, TrainingLoop
-from trainer.manifest import SPLIT_TRAIN, SPLIT_VALIDATION, Manifest
 from trainer.metrics import Reporter
 from trainer.model import Decoder, initialise
 from trainer.optimizer import make_optimizer
@@ -83,7 +81,10 @@ def train(
     report = Reporter(world)
     plan = plan_batches(spec, world, report)
     progress = start_progress(spec, container, report) if world.is_first else None
-    dataset = open_dataset(spec, container, world)
+    check_export_package(spec)
+    dataset = open_dataset(spec, container, world, report, stop_requested=lambda: stop.requested)
+    if dataset is None:
+        return Outcome(step=0, stopped=True)
     warning = check_layout(spec.layout, world)
     if warning:
         report.event("layout_adapted", reason=warning)
@@ -173,43 +174,6 @@ def plan_batches(spec: RunSpec, world: World, report: Reporter) -> BatchPlan:
     if plan.micro_batch_size != wanted:
         report.event("micro_batch_adapted", wanted=wanted, used=plan.micro_batch_size)
     return plan
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dataset:
-    """The run's data, checked."""
-
-    folder: Path
-    manifest: Manifest
-    train: SequenceReader
-    held_out: SequenceReader
-
-
-def open_dataset(spec: RunSpec, container: Container, world: World) -> Dataset:
-    """Check manifest and shards, each rank a part of the checksums, and open both splits."""
-    path = container.channel(spec.data.channel) / spec.data.manifest
-    manifest = open_manifest(path, model_vocab_size=spec.model.vocab_size)
-    problem = world.first_problem(
-        find_shard_damage(path.parent, manifest, part=world.rank, parts=world.size)
-    )
-    if problem:
-        raise data_error(problem)
-    train, held_out = (
-        SequenceReader(
-            path.parent,
-            manifest,
-            split,
-            sequence_length=spec.recipe.sequence_length,
-            vocab_size=spec.model.vocab_size,
-        )
-        for split in (SPLIT_TRAIN, SPLIT_VALIDATION)
-    )
-    if not len(train):
-        raise data_error(
-            f"{path}: the training split holds {manifest.tokens(SPLIT_TRAIN)} tokens, less than "
-            f"one sequence of {spec.recipe.sequence_length}"
-        )
-    return Dataset(folder=path.parent, manifest=manifest, train=train, held_out=held_out)
 
 
 def build_model(spec: RunSpec, world: World) -> Decoder:
