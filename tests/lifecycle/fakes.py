@@ -170,10 +170,14 @@ class FakeSageMaker(Checked):
         self.time = time
         self.jobs: dict[str, dict[str, Any]] = {}
         self.created: list[str] = []
+        self.refuses: ClientError | None = None
+        """What every CreateTrainingJob is answered with, for as long as it is set."""
 
     def create_training_job(self, **request: Any) -> dict[str, Any]:
         self.check("CreateTrainingJob", **request)
         name = request["TrainingJobName"]
+        if self.refuses is not None:
+            raise self.refuses
         if name in self.jobs:
             raise error("ResourceInUse", "Training job names must be unique")
         self.created.append(name)

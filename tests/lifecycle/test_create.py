@@ -7,8 +7,8 @@ import json
 import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
+from cdk_blackwell.lifecycle.handler.claims import CLAIM_GRACE_SECONDS
 from cdk_blackwell.lifecycle.handler.errors import error_code
-from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS
 from cdk_blackwell.lifecycle.handler.request import render_request, run_spec
 from tests.lifecycle.fakes import STACK, error
 from tests.lifecycle.world import World, definition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS
+from cdk_blackwell.lifecycle.handler.claims import CLAIM_GRACE_SECONDS
 from cdk_blackwell.planning.contracts import Failure
 from tests.lifecycle.fakes import error
 from tests.lifecycle.world import World, definition

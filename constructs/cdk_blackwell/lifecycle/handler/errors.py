@@ -13,6 +13,10 @@ class AccessRefused(LaunchRefused):
     """A permission is missing, or was granted so recently that it is not seen yet."""
 
 
+class LaunchDelayed(Exception):  # noqa: N818
+    """No job exists yet, for a reason that passes: the message says which."""
+
+
 class LaunchUnknown(Exception):  # noqa: N818
     """SageMaker did not say whether it accepted; the claim stays until a describe tells."""
 

@@ -21,6 +21,7 @@ from botocore.exceptions import (
 from cdk_blackwell.lifecycle.handler.clock import Clock
 from cdk_blackwell.lifecycle.handler.errors import (
     ACCESS_REFUSED,
+    LaunchDelayed,
     LaunchRefused,
     LaunchUnknown,
     error_code,
@@ -131,7 +132,8 @@ class Jobs:
 
         ``patient_quota``: also wait for the quota, which a job that just ended may still hold.
         LaunchRefused when SageMaker says no, or the name is taken by a job that is not ours;
-        LaunchUnknown when it answers nothing usable.
+        LaunchDelayed when it still says no after a while, but not for good; LaunchUnknown when it
+        answers nothing usable.
         """
         name = request["TrainingJobName"]
         deadline = self.clock.now() + PATIENCE_SECONDS
@@ -157,8 +159,9 @@ class Jobs:
                 self._require_ours(name, stack_id, claimed_at)
                 return
             if self.clock.now() + delay > deadline:
-                text = f"{name}: no success in {PATIENCE_SECONDS:.0f} s, last: {_words(failure)}"
-                raise (LaunchUnknown if unclear else LaunchRefused)(text) from failure
+                words = _words(failure).rstrip(".")
+                text = f"{name}: no success in {PATIENCE_SECONDS:.0f} s, last: {words}."
+                raise (LaunchUnknown if unclear else LaunchDelayed)(text) from failure
             self.clock.sleep(delay)
             delay = min(2 * delay, 15.0)
 
@@ -228,7 +231,8 @@ def _words(error: Exception) -> str:
     if isinstance(error, ClientError):
         text = f"{error_code(error)}: {error_message(error)}"
         if error_code(error) == "ResourceLimitExceeded":
-            return text + " Ask for a higher quota in Service Quotas, or stop what holds it."
+            text = text.rstrip(".")
+            return f"{text}. Ask for a higher quota in Service Quotas, or stop what holds it."
         return text
     return f"{type(error).__name__}: {error}"
 

@@ -7,18 +7,21 @@ state is read again, so that a stop or a delete which came in between finds its 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
-from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
-from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner
+from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
+from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.request import render_request, run_location
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import training_job_name
 
-CLAIM_GRACE_SECONDS: Final = 300.0
-"""A claim without a job is somebody's launch in progress for this long; later it was abandoned."""
+PENDING_SECONDS: Final = 12 * 3600.0
+"""How long a resubmission may be put off where the request has no MaxPendingTimeInSeconds."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,57 +82,31 @@ def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> 
         raise
 
 
-def continues(services: Services, attempt: Attempt, requester: str) -> bool:
-    """Whether ``requester`` may go on with a claim that has no job yet."""
-    abandoned = services.clock.now() - attempt.claimed_at >= CLAIM_GRACE_SECONDS
-    return attempt.state == "claimed" and (attempt.requester == requester or abandoned)
-
-
 def submit(services: Services, attempt: Attempt) -> Launched:
     """Bring a claim to SageMaker, and stop the job at once if it is no longer wanted.
 
-    LaunchRefused when no job exists or will (the claim is given back); LaunchUnknown, or what AWS
-    raised, when that is open (the claim stays, and the reconcile resolves it).
+    LaunchRefused when no job exists or will (the claim is given back); LaunchDelayed, for later
+    attempts only, when SageMaker may take it later; LaunchUnknown, or what AWS raised, when that is
+    open. In the latter cases the claim stays, and the reconcile goes on with it.
     """
     if attempt.state != "claimed":
-        alive = attempt.state == "ended" or _wanted(services, attempt)
+        alive = attempt.state == "ended" or services.store.wants(attempt)
         return Launched(job_name=attempt.job_name, request=None, alive=alive)
     run = services.store.run(attempt.owner, attempt.run_id)
     if run is None:
         raise RuntimeError(f"{attempt.job_name} has no run in the table")
-    definition = run.definition
-    first = attempt.attempt == 1
-    claim = f"{attempt.owner}/{attempt.requester}"
     try:
-        if first:
-            services.storage.freeze(definition, attempt.run_id, claim)
-        request = render_request(
-            definition,
-            stack_id=attempt.stack_id,
-            run_id=attempt.run_id,
-            attempt=attempt.attempt,
-        )
-        services.jobs.create(
-            request,
-            stack_id=attempt.stack_id,
-            claimed_at=attempt.claimed_at,
-            patient_quota=not first,
-        )
+        definition = _definition(run)
+        request = _create(services, definition, attempt)
     except LaunchRefused as refusal:
-        services.store.stop_run(attempt.owner, attempt.run_id)
-        if first:
-            services.storage.give_back(definition, attempt.run_id, claim)
-        services.store.set_run_state(
-            attempt.owner, attempt.run_id, "refused" if first else "failed", str(refusal)
-        )
-        services.store.release(attempt)
+        _give_back(services, run, attempt, str(refusal))
         raise
-    alive = _wanted(services, attempt)
+    alive = services.store.wants(attempt)
     if not alive:
         services.jobs.stop(attempt.job_name)
     services.notifier.tell(
-        what=_headline(first, alive),
-        job=definition.job,
+        what=_headline(attempt.first, alive),
+        job=attempt.job,
         run_id=attempt.run_id,
         text=_text(definition, attempt, alive),
         facts={
@@ -141,9 +118,69 @@ def submit(services: Services, attempt: Attempt) -> Launched:
     return Launched(job_name=attempt.job_name, request=request, alive=alive)
 
 
-def _wanted(services: Services, attempt: Attempt) -> bool:
-    owner = services.store.owner(attempt.owner)
-    return owner is not None and owner.wants(attempt.run_id)
+def _definition(run: Run) -> JobDefinition:
+    try:
+        return run.definition
+    except ValueError as error:
+        raise LaunchRefused(unreadable(error)) from error
+
+
+def unreadable(error: ValueError) -> str:
+    """What to tell of a frozen definition that this version cannot read."""
+    return (
+        f"The run's definition was frozen by another version of cdk-blackwell, which this one "
+        f"cannot read ({error})."
+    )
+
+
+def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> dict[str, Any]:
+    """The request that SageMaker took."""
+    try:
+        request = render_request(
+            definition,
+            stack_id=attempt.stack_id,
+            run_id=attempt.run_id,
+            attempt=attempt.attempt,
+        )
+    except ValueError as error:
+        raise LaunchRefused(unreadable(error)) from error
+    if attempt.first:
+        services.storage.freeze(definition, attempt.run_id, attempt.claim)
+    try:
+        services.jobs.create(
+            request,
+            stack_id=attempt.stack_id,
+            claimed_at=attempt.claimed_at,
+            patient_quota=not attempt.first,
+        )
+    except LaunchDelayed as delay:
+        # Whoever launches a run waits for the answer; a run of days waits for its next attempt.
+        if attempt.first:
+            raise LaunchRefused(str(delay)) from delay
+        limit = longest_delay_seconds(definition)
+        if services.clock.now() - attempt.claimed_at >= limit:
+            raise LaunchRefused(f"{delay} That was so for {limit / 3600:g} hours.") from delay
+        raise
+    return request
+
+
+def longest_delay_seconds(definition: JobDefinition) -> float:
+    """How long after its claim a later attempt may wait for SageMaker to take it."""
+    limits = definition.request.get("StoppingCondition", {})
+    return float(limits.get("MaxPendingTimeInSeconds", PENDING_SECONDS))
+
+
+def _give_back(services: Services, run: Run, attempt: Attempt, why: str) -> None:
+    services.store.stop_run(attempt.owner, attempt.run_id)
+    if attempt.first:
+        try:
+            services.storage.give_back(run.definition, attempt.run_id, attempt.claim)
+        except ValueError:
+            # Where its files are is not known, so they stay and keep the run_id in use.
+            log.exception("the files of run %s stay", attempt.run_id)
+    state: RunState = "refused" if attempt.first else "failed"
+    services.store.set_run_state(attempt.owner, attempt.run_id, state, why)
+    services.store.release(attempt)
 
 
 def _headline(first: bool, alive: bool) -> str:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import logging
 
-from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
+from cdk_blackwell.lifecycle.handler.claims import in_progress, resolve
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS, continues, submit
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.settle import settle
-from cdk_blackwell.lifecycle.handler.stopping import record_absent
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +39,9 @@ def bring_up_to_date(
 ) -> None:
     """Do what the difference between a claim and SageMaker asks for."""
     if seen is None and attempt.state == "claimed":
-        _resolve(services, attempt, requester)
+        resolve(services, attempt, requester)
     elif seen is None:
-        if services.clock.now() - attempt.claimed_at < CLAIM_GRACE_SECONDS:
+        if in_progress(services, attempt):
             return  # Too young to conclude anything from its absence.
         # Only a job that has ended can be deleted in SageMaker.
         gone = Observation(job_name=attempt.job_name, status="Deleting", secondary="", reason="")
@@ -52,30 +50,6 @@ def bring_up_to_date(
         settle(services, attempt, seen, requester)
     else:
         services.store.mark_submitted(attempt.job_name)
-        if not _wanted(services, attempt):
+        if not services.store.wants(attempt):
             log.info("%s is alive although its run is stopped; stopping it", attempt.job_name)
             services.jobs.stop(attempt.job_name)
-
-
-def _resolve(services: Services, attempt: Attempt, requester: str) -> None:
-    if not continues(services, attempt, requester):
-        return
-    if not _wanted(services, attempt):
-        record_absent(services, attempt)
-        return
-    try:
-        submit(services, attempt)
-    except LaunchRefused as refusal:
-        run = services.store.run(attempt.owner, attempt.run_id)
-        services.notifier.tell(
-            what="could not be launched",
-            job=run.definition.job if run else attempt.owner,
-            run_id=attempt.run_id,
-            text=str(refusal),
-            facts={"training job": attempt.job_name},
-        )
-
-
-def _wanted(services: Services, attempt: Attempt) -> bool:
-    owner = services.store.owner(attempt.owner)
-    return owner is not None and owner.wants(attempt.run_id)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Literal
 
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+from cdk_blackwell.planning.contracts import stack_tag
 
 Desired = Literal["running", "stopped", "deleted"]
 RunState = Literal["running", "completed", "failed", "stopped", "refused"]
@@ -78,9 +80,15 @@ class Run:
 
     owner: str
     run_id: str
-    definition: JobDefinition
+    frozen: str
+    """The definition's JSON."""
     state: RunState
     message: str
+
+    @cached_property
+    def definition(self) -> JobDefinition:
+        """ValueError when another version of this library froze it in a way this one can't read."""
+        return JobDefinition.from_json(self.frozen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +105,10 @@ class Attempt:
     claimed_at: float
     requester: str
     """Id of the event or invocation that claimed it; its repetitions may continue the launch."""
+    busy_since: float
+    """When somebody last began to bring it to SageMaker; 0 while nobody is at it."""
+    delay: str
+    """Why SageMaker did not take it yet, empty when it never said so."""
     status: str
     cause: Cause
     reason: str
@@ -110,6 +122,21 @@ class Attempt:
     """Decided when the attempt ended."""
     done: bool
     """Whether the action was carried out or handed to the next claim."""
+
+    @property
+    def job(self) -> str:
+        """Prefix of the job's names, without the definition that may be unreadable."""
+        return self.job_name.split(f"-{stack_tag(self.stack_id)}-", 1)[0]
+
+    @property
+    def first(self) -> bool:
+        """Whether it launches the run, rather than going on with it."""
+        return self.attempt == 1
+
+    @property
+    def claim(self) -> str:
+        """Mark of this claim on the files that it freezes."""
+        return f"{self.owner}/{self.requester}"
 
     @property
     def settled(self) -> bool:

@@ -227,15 +227,15 @@ def _definitions(
 ) -> list[JobDefinition]:
     definitions = []
     for run_id in sorted({attempt.run_id for attempt in attempts}):
+        run = services.store.run(event.owner, run_id)
+        if run is None:
+            continue
         try:
-            run = services.store.run(event.owner, run_id)
+            definitions.append(run.definition)
         except ValueError:
             # Frozen by another version of this library. Its job has ended; at worst EC2 refuses
             # to delete a security group until the interfaces are gone.
             log.exception("the definition of run %s cannot be read", run_id)
-            continue
-        if run is not None:
-            definitions.append(run.definition)
     return definitions
 
 

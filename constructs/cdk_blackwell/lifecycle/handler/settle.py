@@ -7,12 +7,12 @@ action, and the action is marked done, or handed to the next claim, by a conditi
 
 from __future__ import annotations
 
-from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
+from cdk_blackwell.lifecycle.handler.claims import resolve
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.launch import continues, submit
+from cdk_blackwell.lifecycle.handler.launch import unreadable
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.request import run_location
-from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES, decide
+from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES, decide, decide_unreadable
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import training_job_name
 
@@ -24,29 +24,7 @@ def settle(services: Services, attempt: Attempt, seen: Observation, requester: s
     if owner is None or run is None:
         raise RuntimeError(f"{attempt.job_name} is claimed but its run is not in the table")
     if attempt.state != "ended":
-        step = services.storage.last_complete_step(run.definition, run.run_id)
-        earlier = [
-            other.last_complete_step
-            for other in services.store.attempts(owner.owner, run.run_id)
-            if other.attempt < attempt.attempt and other.trained
-        ]
-        decision = decide(
-            seen,
-            wanted=owner.wants(run.run_id),
-            attempt=attempt.attempt,
-            maximum_attempts=run.definition.maximum_attempts,
-            steps=[*earlier, step] if seen.trained else earlier,
-        )
-        services.store.record_end(
-            attempt,
-            status=seen.status,
-            cause=decision.cause,
-            reason=seen.reason,
-            step=step,
-            trained=seen.trained,
-            action=decision.action,
-            text=decision.text,
-        )
+        _record(services, attempt, seen, owner, run)
     carry_out(services, attempt.job_name, owner, run, requester)
 
 
@@ -62,9 +40,45 @@ def carry_out(services: Services, job_name: str, owner: Owner, run: Run, request
         _end_run(services, attempt, run, state, attempt.text)
 
 
+def _record(
+    services: Services, attempt: Attempt, seen: Observation, owner: Owner, run: Run
+) -> None:
+    wanted = owner.wants(run.run_id)
+    try:
+        definition = run.definition
+    except ValueError as error:
+        # Nobody could resubmit it, so it must not be left waiting for that.
+        step = 0
+        decision = decide_unreadable(seen, wanted=wanted, why=unreadable(error))
+    else:
+        step = services.storage.last_complete_step(definition, run.run_id)
+        earlier = [
+            other.last_complete_step
+            for other in services.store.attempts(owner.owner, run.run_id)
+            if other.attempt < attempt.attempt and other.trained
+        ]
+        decision = decide(
+            seen,
+            wanted=wanted,
+            attempt=attempt.attempt,
+            maximum_attempts=definition.maximum_attempts,
+            steps=[*earlier, step] if seen.trained else earlier,
+        )
+    services.store.record_end(
+        attempt,
+        status=seen.status,
+        cause=decision.cause,
+        reason=seen.reason,
+        step=step,
+        trained=seen.trained,
+        action=decision.action,
+        text=decision.text,
+    )
+
+
 def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requester: str) -> None:
     name = training_job_name(
-        job=run.definition.job,
+        job=attempt.job,
         stack_id=attempt.stack_id,
         run_id=run.run_id,
         attempt=attempt.attempt + 1,
@@ -76,19 +90,8 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
             _end_run(services, attempt, run, consequence.state, consequence.text)
             return
     following = services.store.attempt(name)
-    if following is None or not continues(services, following, requester):
-        return
-    try:
-        submit(services, following)
-    except LaunchRefused as refusal:
-        _tell(
-            services,
-            run,
-            attempt,
-            "failed",
-            f"Attempt {attempt.attempt} ended ({attempt.cause}) and could not be resubmitted: "
-            f"{refusal} The run ends here; its checkpoints stay in S3.",
-        )
+    if following is not None:
+        resolve(services, following, requester)
 
 
 def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, text: str) -> None:
@@ -99,16 +102,15 @@ def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, te
 
 
 def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) -> None:
-    services.notifier.tell(
-        what=what,
-        job=run.definition.job,
-        run_id=run.run_id,
-        text=text,
-        facts={
-            "training job": attempt.job_name,
-            "attempt": f"{attempt.attempt} of {run.definition.maximum_attempts}",
+    facts = {"training job": attempt.job_name, "SageMaker's reason": attempt.reason}
+    try:
+        definition = run.definition
+    except ValueError as error:
+        facts["definition"] = unreadable(error)
+    else:
+        facts |= {
+            "attempt": f"{attempt.attempt} of {definition.maximum_attempts}",
             "newest complete checkpoint": f"step {attempt.last_complete_step}",
-            "SageMaker's reason": attempt.reason,
-            "files": run_location(run.definition, run.run_id).uri,
-        },
-    )
+            "files": run_location(definition, run.run_id).uri,
+        }
+    services.notifier.tell(what=what, job=attempt.job, run_id=run.run_id, text=text, facts=facts)

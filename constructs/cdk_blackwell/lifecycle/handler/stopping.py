@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cdk_blackwell.lifecycle.handler.launch import CLAIM_GRACE_SECONDS
+from cdk_blackwell.lifecycle.handler.claims import in_progress, record_absent
 from cdk_blackwell.lifecycle.handler.records import Attempt
-from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.services import Services
 
 
@@ -37,24 +36,7 @@ def _stop(services: Services, attempt: Attempt) -> bool:
     seen = services.jobs.stop(attempt.job_name)
     if seen is not None:
         return seen.terminal
-    if services.clock.now() - attempt.claimed_at < CLAIM_GRACE_SECONDS:
+    if in_progress(services, attempt):
         return attempt.state == "submitted"
     record_absent(services, attempt)
     return True
-
-
-def record_absent(services: Services, attempt: Attempt) -> None:
-    """End a claim that is not wanted and has no job."""
-    text = CONSEQUENCES["stopped_by_us"].text
-    services.store.record_end(
-        attempt,
-        status="Absent",
-        cause="stopped_by_us",
-        reason="no training job of this name exists",
-        text=text,
-        step=0,
-        trained=False,
-        action="finish",
-    )
-    services.store.mark_done(attempt.job_name)
-    services.store.set_run_state(attempt.owner, attempt.run_id, "stopped", text)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdk_blackwell.lifecycle.handler.definition import TABLE_SORT_KEY, JobDefinition
+from cdk_blackwell.lifecycle.handler.definition import TABLE_SORT_KEY
 from cdk_blackwell.lifecycle.handler.records import (
     Action,
     Attempt,
@@ -182,6 +182,34 @@ class Store:
             },
         )
 
+    def wants(self, attempt: Attempt) -> bool:
+        """Whether an attempt's job should be alive, as it is wanted now."""
+        owner = self.owner(attempt.owner)
+        return owner is not None and owner.wants(attempt.run_id)
+
+    def take_up(self, attempt: Attempt) -> bool:
+        """Begin to bring a claim to SageMaker; False when somebody else did since it was read."""
+        return self.table.update(
+            ATTEMPT,
+            attempt.job_name,
+            "SET busy_since = :now",
+            {":now": self.table.now()},
+            condition="attempt_state = :claimed AND "
+            "(attribute_not_exists(busy_since) OR busy_since = :seen)",
+            extra={":claimed": "claimed", ":seen": milliseconds(attempt.busy_since)},
+        )
+
+    def put_off(self, attempt: Attempt, reason: str) -> None:
+        """Keep a claim that SageMaker did not take yet; nobody is at it until it is taken up."""
+        self.table.update(
+            ATTEMPT,
+            attempt.job_name,
+            "SET busy_since = :nobody, delay = :r",
+            {":nobody": 0, ":r": reason},
+            condition="attempt_state = :claimed",
+            extra={":claimed": "claimed"},
+        )
+
     def mark_submitted(self, job_name: str) -> None:
         """SageMaker has the job (unless it already ended and was recorded)."""
         self.table.update(
@@ -255,6 +283,7 @@ class Store:
             "attempt": attempt,
             "attempt_state": "claimed",
             "claimed_at": self.table.now(),
+            "busy_since": self.table.now(),
             "requester": requester,
         }
         return self.table.put_new(ATTEMPT, job_name, item)
@@ -283,7 +312,7 @@ def _read_run(item: Mapping[str, Any]) -> Run:
     return Run(
         owner=item["owner"],
         run_id=item["run_id"],
-        definition=JobDefinition.from_json(item["job_definition"]),
+        frozen=item["job_definition"],
         state=item["run_state"],
         message=item["message"],
     )
@@ -299,6 +328,8 @@ def _read_attempt(item: Mapping[str, Any]) -> Attempt:
         state=item["attempt_state"],
         claimed_at=seconds(item["claimed_at"]),
         requester=item["requester"],
+        busy_since=seconds(item.get("busy_since", item["claimed_at"])),
+        delay=item.get("delay", ""),
         status=item.get("job_status", ""),
         cause=item.get("cause", "unknown"),
         reason=item.get("reason", ""),

@@ -162,7 +162,8 @@ def _item(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def milliseconds(seconds: float) -> int:
     """Seconds as stored."""
-    return int(seconds * 1000)
+    # Rounded, so that a time which was read compares equal to itself.
+    return round(seconds * 1000)
 
 
 def seconds(milliseconds: Any) -> float:
