@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
-from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
+from cdk_blackwell.lifecycle.handler.launch import preflight, start_run, unreadable
 from cdk_blackwell.lifecycle.handler.records import Owner
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
@@ -145,15 +145,24 @@ def _status(services: Services, owner: Owner, run_id: str) -> ControllerAnswer:
         )
     newest = attempts[-1]
     seen = services.jobs.describe(newest.job_name)
-    step = services.storage.last_complete_step(run.definition, run_id)
-    words = [f"attempt {newest.attempt} of {run.definition.maximum_attempts}"]
+    cost = None
+    try:
+        definition = run.definition
+    except ValueError as error:
+        words = [f"attempt {newest.attempt}", unreadable(error)]
+    else:
+        cost = cost_of(definition)
+        step = services.storage.last_complete_step(definition, run_id)
+        words = [
+            f"attempt {newest.attempt} of {definition.maximum_attempts}",
+            f"newest complete checkpoint: step {step}",
+        ]
     if seen is not None:
         words.append(f"SageMaker: {seen.status} ({seen.secondary})")
         if seen.reason:
             words.append(seen.reason)
     elif newest.delay:
         words.append(f"SageMaker did not take it yet: {newest.delay}")
-    words.append(f"newest complete checkpoint: step {step}")
     if run.message:
         words.append(run.message)
     state: str = run.state
@@ -164,7 +173,7 @@ def _status(services: Services, owner: Owner, run_id: str) -> ControllerAnswer:
         state=state,
         message="; ".join(words),
         job_name=newest.job_name,
-        cost=cost_of(run.definition),
+        cost=cost,
     )
 
 
