@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cdk_blackwell.lifecycle.handler.claims import CLAIM_GRACE_SECONDS
-from cdk_blackwell.planning.contracts import Failure
-from tests.lifecycle.fakes import error
+from cdk_blackwell.planning.contracts import Failure, training_job_name
+from tests.lifecycle.fakes import STACK, error
 from tests.lifecycle.world import World, definition
 
 INTERNAL = "InternalServerError: We encountered an internal error."
@@ -97,6 +97,26 @@ def test_a_job_of_somebody_else_is_ignored(running: World) -> None:
     calls = len(running.gate.calls)
     running.deliver(running.job_event({"TrainingJobName": "other", "TrainingJobStatus": "Failed"}))
     assert running.gate.calls[calls:] == ["get_item"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        training_job_name(job="pretrain-b", stack_id=STACK, run_id="a", attempt=1),
+        training_job_name(job="pretrain", stack_id=f"{STACK}1", run_id="a", attempt=1),
+        training_job_name(job="pretrain", stack_id=STACK, run_id="a", attempt=2),
+        training_job_name(job="pretrain", stack_id=STACK, run_id="a-1", attempt=1),
+    ],
+    ids=["a job whose prefix begins alike", "another stack", "another attempt", "another run"],
+)
+def test_names_that_begin_alike_are_told_apart(running: World, name: str) -> None:
+    # The rule's pattern matches by prefix, so this controller hears of them.
+    calls = len(running.gate.calls)
+    detail = {**running.sagemaker.detail(running.name("a")), "TrainingJobStatus": "Failed"}
+    running.deliver(running.job_event({**detail, "TrainingJobName": name}))
+    assert running.gate.calls[calls:] == ["get_item"]
+    assert running.run_state("a") == "running"
+    assert running.sagemaker.created == [running.name("a")]
 
 
 def test_two_attempts_without_progress_stop_the_run(running: World) -> None:
