@@ -105,11 +105,11 @@ def check_subnet(
 ) -> None:
     """The subnet must be of the job's VPC and in the zone of the file system.
 
-    Only a subnet made in this app knows its VPC; an imported one is taken as it is.
+    A subnet that is no part of a VPC construct (imported alone) does not know its VPC and is taken
+    as it is.
     """
-    of_subnet = _referenced(stack.resolve(getattr(subnet, "subnet_vpc_id", None)))
-    of_job = _referenced(stack.resolve(vpc.vpc_id))
-    if of_subnet and of_job and of_subnet != of_job:
+    owner = getattr(subnet.node.scope, "vpc_id", None)
+    if owner is not None and stack.resolve(owner) != stack.resolve(vpc.vpc_id):
         raise ValueError(
             f"subnet {subnet.node.path} is not of vpc {vpc.node.path}: give a subnet of that VPC, "
             "or the subnet's own vpc"
@@ -121,16 +121,6 @@ def check_subnet(
         f"the file system is in {there}, the job's subnet in {here}: give a subnet of {there}, "
         f"or a file system in {here}"
     )
-
-
-def _referenced(value: object) -> str | None:
-    """The resource a resolved id refers to, a literal id as it is; None for anything else."""
-    if isinstance(value, str):
-        return value
-    match value:
-        case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
-            return name
-    return None
 
 
 def default_job_name(job: TrainingJob) -> str:
