@@ -17,6 +17,7 @@ from cdk_blackwell.lifecycle.handler.definition import (
     S3Object,
 )
 from cdk_blackwell.lifecycle.handler.main import EVENT_JOB_STATE, EVENT_SCHEDULED, route
+from cdk_blackwell.lifecycle.handler.origin import Origin
 from cdk_blackwell.lifecycle.handler.records import Attempt, Owner
 from cdk_blackwell.lifecycle.handler.resource import physical_id
 from cdk_blackwell.lifecycle.handler.services import Services
@@ -43,6 +44,10 @@ from tests.lifecycle.fakes import (
     Gate,
     Gated,
     _session,
+)
+
+ANSWER_URL = (
+    f"https://cloudformation-custom-resource-response-uswest2.s3-{REGION}.amazonaws.com/presigned"
 )
 
 MODEL = ModelShape(
@@ -195,7 +200,9 @@ class World:
         clock = Clock(now=self.time.now, sleep=self.time.sleep)
 
         def services(clients: Mapping[str, Any]) -> Services:
-            return Services.assemble(clients, table=TABLE, topic=TOPIC, clock=clock)
+            return Services.assemble(
+                clients, table=TABLE, topic=TOPIC, origin=Origin(stack_id=STACK), clock=clock
+            )
 
         self.services = services({name: Gated(c, self.gate) for name, c in clients.items()})
         self.quiet = services(clients)
@@ -230,7 +237,7 @@ class World:
         if self.unreachable:
             self.unreachable -= 1
             raise OSError("connection reset")
-        assert url == "https://answer.example/presigned"
+        assert url == ANSWER_URL
         assert len(body) <= 4096
         self.answers.append(json.loads(body))
 
@@ -249,7 +256,7 @@ class World:
         event: dict[str, Any] = {
             "RequestType": kind,
             "RequestId": f"cfn-{self.new_id()}",
-            "ResponseURL": "https://answer.example/presigned",
+            "ResponseURL": ANSWER_URL,
             "StackId": STACK,
             "LogicalResourceId": LOGICAL_ID,
             "ResourceType": "Custom::CdkBlackwellRun",

@@ -63,7 +63,11 @@ def handle(
     hop: int = 0,
     send_once: Put = put,
 ) -> None:
-    """Treat a CloudFormation event, or its ``hop``-th continuation, and answer when it is done."""
+    """Treat a CloudFormation event, or its ``hop``-th continuation, and answer when it is done.
+
+    ForeignEventError when it is not an event of this function's stack.
+    """
+    services.origin.check(event)
     answer = _work(services, event, invocation, hop)
     if answer is not None:
         _answer(services, event, invocation, answer, send_once)

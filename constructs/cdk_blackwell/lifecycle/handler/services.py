@@ -20,6 +20,7 @@ from cdk_blackwell.lifecycle.handler.definition import ENV_TABLE, ENV_TOPIC
 from cdk_blackwell.lifecycle.handler.jobs import Jobs
 from cdk_blackwell.lifecycle.handler.network import Network
 from cdk_blackwell.lifecycle.handler.notify import Notifier
+from cdk_blackwell.lifecycle.handler.origin import Origin
 from cdk_blackwell.lifecycle.handler.storage import Storage
 from cdk_blackwell.lifecycle.handler.store import Store
 from cdk_blackwell.lifecycle.handler.table import Table
@@ -41,11 +42,12 @@ class Services:
     notifier: Notifier
     functions: Any
     """Lambda client, for the function's own continuation."""
+    origin: Origin
     clock: Clock = field(default_factory=Clock)
 
     @classmethod
     def assemble(
-        cls, clients: Mapping[str, Any], *, table: str, topic: str, clock: Clock
+        cls, clients: Mapping[str, Any], *, table: str, topic: str, origin: Origin, clock: Clock
     ) -> Services:
         """From one client per service name."""
         rows = Table(dynamodb=clients["dynamodb"], name=table, clock=clock)
@@ -57,6 +59,7 @@ class Services:
             network=Network(ec2=clients["ec2"]),
             notifier=Notifier(sns=clients["sns"], topic=topic),
             functions=clients["lambda"],
+            origin=origin,
             clock=clock,
         )
 
@@ -69,6 +72,7 @@ class Services:
             {name: session.client(name, config=_CONFIG) for name in names},
             table=os.environ[ENV_TABLE],
             topic=os.environ[ENV_TOPIC],
+            origin=Origin.from_environment(),
             clock=Clock(),
         )
 
