@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-LOCK_FILE: Final = "requirements.lock"
+from cdk_blackwell.planning.lock import LOCK_FILE, WHEELHOUSE_FOLDER, LockedPackage, read_lock
+
+__all__ = [
+    "LAUNCHER_FILE",
+    "LOCK_FILE",
+    "WHEELHOUSE_FOLDER",
+    "LockedPackage",
+    "bundle_source",
+    "find_wheels",
+    "locked_wheels",
+    "read_lock",
+]
+
 LAUNCHER_FILE: Final = "launch.py"
-WHEELHOUSE_FOLDER: Final = "wheelhouse"
 
 _PACKAGE_ROOT: Final = Path(__file__).resolve().parent
-_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)")
-_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LockedPackage:
-    """One pinned package; any of the hashes will do."""
-
-    name: str
-    version: str
-    sha256: tuple[str, ...]
 
 
 @cache
@@ -38,24 +36,6 @@ def bundle_source() -> Path:
         f"the training scripts are missing (looked for {LAUNCHER_FILE} in "
         f"{' and '.join(map(str, places))}): reinstall cdk-blackwell"
     )
-
-
-def read_lock(text: str) -> tuple[LockedPackage, ...]:
-    """Parse a hash-pinned requirements file; ValueError names a package without version or hash."""
-    packages = []
-    logical_lines = text.replace("\\\n", " ").splitlines()
-    for line in logical_lines:
-        line = line.split("#", 1)[0].strip()
-        if not line:
-            continue
-        match = _REQUIREMENT.match(line)
-        hashes = tuple(_HASH.findall(line))
-        if match is None or not hashes:
-            raise ValueError(
-                f"{LOCK_FILE} has {line!r}; every line must pin name==version with --hash=sha256:…"
-            )
-        packages.append(LockedPackage(name=match["name"], version=match["version"], sha256=hashes))
-    return tuple(packages)
 
 
 def locked_wheels(source: Path | None = None) -> tuple[LockedPackage, ...]:

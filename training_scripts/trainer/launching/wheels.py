@@ -8,16 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from cdk_blackwell.planning.lock import LOCK_FILE, WHEELHOUSE_FOLDER, read_lock
 from trainer.launching.cluster import LaunchError
-
-LOCK_FILE = "requirements.lock"
-WHEELHOUSE_FOLDER = "wheelhouse"
-
-
-def locked_requirements(text: str) -> dict[str, str]:
-    """Package name -> its requirement with hashes, on one line."""
-    lines = (line.split("#", 1)[0].strip() for line in text.replace("\\\n", " ").splitlines())
-    return {line.split("==", 1)[0].strip(): line for line in lines if line}
 
 
 def is_installed(name: str) -> bool:
@@ -31,11 +23,11 @@ def is_installed(name: str) -> bool:
 
 def install_missing_wheels(code: Path) -> list[str]:
     """Install from the bundle's wheelhouse; returns the names installed."""
-    lock = code / LOCK_FILE
-    requirements = locked_requirements(lock.read_text(encoding="utf-8"))
-    missing = [name for name in requirements if not is_installed(name)]
-    if not missing:
+    packages = read_lock((code / LOCK_FILE).read_text(encoding="utf-8"))
+    lacking = [package for package in packages if not is_installed(package.name)]
+    if not lacking:
         return []
+    missing = [package.name for package in lacking]
     wheelhouse = code / WHEELHOUSE_FOLDER
     if not wheelhouse.is_dir():
         raise LaunchError(
@@ -44,7 +36,7 @@ def install_missing_wheels(code: Path) -> list[str]:
             "'cdk-blackwell vendor' before the next deploy, or use an image that has them",
         )
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        wanted.write("".join(f"{requirements[name]}\n" for name in missing))
+        wanted.write("".join(f"{package.requirement}\n" for package in lacking))
         wanted.flush()
         done = subprocess.run(
             [
