@@ -19,7 +19,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from cdk_blackwell.planning.contracts import Failure, Tier
+from cdk_blackwell.planning.contracts import (
+    ENV_RANK_STATE_DIR,
+    PLATFORM_ENVIRONMENT,
+    Failure,
+    Tier,
+)
 from cdk_blackwell.planning.metrics import LINE_KEY
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.container import Container
@@ -36,7 +41,7 @@ from trainer.launching.cluster import (
 )
 from trainer.launching.outcome import judge
 from trainer.launching.wheels import install_missing_wheels
-from trainer.rank_state import ENV_STATE_DIRECTORY, STOP_MARKER, read_rank_states
+from trainer.rank_state import STOP_MARKER, read_rank_states
 
 CODE = Path(__file__).resolve().parent
 ENTRY_SCRIPTS: Mapping[Tier, str] = {"small": "train_small.py"}
@@ -55,17 +60,11 @@ def rank_environment(
         "MASTER_ADDR": cluster.master_address,
         "OMP_NUM_THREADS": str(min(cores, THREADS_PER_GPU) if gpus else cores),
         "PYTHONUNBUFFERED": "1",
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(SHUTDOWN_SECONDS),
         "GLOO_SOCKET_IFNAME": cluster.interface,
     }
     if gpus:
-        derived |= {
-            "NCCL_SOCKET_IFNAME": cluster.interface,
-            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-            "FI_PROVIDER": "efa",
-            "FI_EFA_USE_HUGE_PAGE": "0",
-        }
-    return {**derived, **base, ENV_STATE_DIRECTORY: str(states)}
+        derived |= {"NCCL_SOCKET_IFNAME": cluster.interface, **PLATFORM_ENVIRONMENT}
+    return {**derived, **base, ENV_RANK_STATE_DIR: str(states)}
 
 
 def torchrun_command(spec: RunSpec, *, cluster: Cluster, ranks: int, script: Path) -> list[str]:

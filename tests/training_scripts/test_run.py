@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from cdk_blackwell.planning.contracts import ENV_RANK_STATE_DIR
 from tests.training_scripts.tiny import tiny_spec, write_container
 from trainer import run as run_module
 from trainer.loop import Outcome
-from trainer.rank_state import ENV_STATE_DIRECTORY, RankState, read_rank_states
+from trainer.rank_state import RankState, read_rank_states
 from trainer.run import EXIT_FAILED, run
 from trainer.signals import StopFlag
 
@@ -26,7 +27,7 @@ class Rank:
         self._patch = monkeypatch
         self.environment = {
             "CDKB_ROOT": str(write_container(folder / "ml", tiny_spec())),
-            ENV_STATE_DIRECTORY: str(self.states),
+            ENV_RANK_STATE_DIR: str(self.states),
         }
         monkeypatch.setattr(StopFlag, "install", lambda self: None)
         monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: self.note("joined"))

@@ -14,10 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from cdk_blackwell.planning.contracts import FailureClass
+from cdk_blackwell.planning.contracts import ENV_RANK_STATE_DIR, FailureClass
 
-ENV_STATE_DIRECTORY: Final = "CDKB_RANK_STATE_DIR"
-"""Set by the launcher: folder of this host's rank files."""
 STOP_MARKER: Final = "stop-requested"
 """Created there by the launcher before it passes SIGTERM on."""
 
@@ -49,7 +47,7 @@ class RankReporter:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> RankReporter:
         """Rank from torchrun's environment, folder from the launcher's."""
-        folder = environment.get(ENV_STATE_DIRECTORY)
+        folder = environment.get(ENV_RANK_STATE_DIR)
         return cls(rank=int(environment.get("RANK", "0")), folder=Path(folder) if folder else None)
 
     @property

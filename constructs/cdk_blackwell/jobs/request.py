@@ -37,6 +37,7 @@ from cdk_blackwell.planning.contracts import (
     ENV_TIER,
     EXPORT_FOLDER,
     METRICS_NAMESPACE,
+    PLATFORM_ENVIRONMENT,
     RUN_FILE,
     Tier,
 )
@@ -46,13 +47,6 @@ VOLUME_GIB: Final = 500
 """SageMaker asks for a size; training reads and writes local NVMe, which has its own."""
 INTERNAL_ERROR_RETRIES: Final = 3
 """SageMaker's own retries, for its internal errors only; the controller handles the rest."""
-
-PLATFORM_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "FI_PROVIDER": "efa",
-    "FI_EFA_USE_HUGE_PAGE": "0",
-    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-}
-"""NCCL_PROTO and NCCL_ALGO stay unset on purpose: NCCL's own choice is right on B200."""
 
 RESERVED_ENVIRONMENT_PREFIX: Final = "CDKB_"
 

@@ -60,6 +60,18 @@ ENV_RUN_S3: Final = "CDKB_RUN_S3"
 ENV_METRICS_NAMESPACE: Final = "CDKB_METRICS_NAMESPACE"
 ENV_PROCESSES_PER_HOST: Final = "CDKB_PROCESSES_PER_HOST"
 """Ranks to start on a host without GPUs; ignored where GPUs are present (one rank per GPU)."""
+ENV_RANK_STATE_DIR: Final = "CDKB_RANK_STATE_DIR"
+"""Set by the launcher for its ranks: where each one leaves its account."""
+
+PLATFORM_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "FI_PROVIDER": "efa",
+    "FI_EFA_USE_HUGE_PAGE": "0",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+}
+"""What P6-B200 hosts need; stands in the request and, for other ways to start, in the launcher.
+
+NCCL_PROTO and NCCL_ALGO stay unset on purpose: NCCL's own choice is right on B200.
+"""
 
 
 def rebase_container_path(path: str, root: str | Path) -> Path:
