@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from cdk_blackwell.planning.memory import TrainingStep
 from cdk_blackwell.planning.metrics import METRICS
 from tests.training_scripts.tiny import tiny_shape, tiny_spec
+from trainer.activation_checkpointing import (
+    apply_activation_checkpointing,
+    full,
+    selective,
+)
 from trainer.container import Container
 from trainer.errors import classify
 from trainer.export import plan_files
@@ -48,6 +54,24 @@ def test_the_model_has_the_parameters_that_planning_counts() -> None:
         shape = tiny_shape(tie_word_embeddings=tied)
         count = sum(parameter.numel() for parameter in Decoder(shape).parameters())
         assert count == shape.parameter_count
+
+
+@pytest.mark.parametrize("mode", ["none", "selective", "full", "every:1", "every:2", "every:3"])
+@pytest.mark.parametrize("layers", [1, 4, 5, 6])
+def test_blocks_recompute_as_planning_counts_them(mode: str, layers: int) -> None:
+    shape = tiny_shape(num_hidden_layers=layers)
+    model = Decoder(shape)
+    apply_activation_checkpointing(model, mode)
+    words = {None: "none", full: "full", selective: "selective"}
+    step = TrainingStep(
+        model=shape,
+        tokens=1,
+        sequence_length=1,
+        shard_gpus=1,
+        activation_checkpointing=mode,
+        loss_chunks=1,
+    )
+    assert tuple(words[block.recompute] for block in model.layers) == step.block_modes  # type: ignore[index]
 
 
 def test_metric_lines_match_the_patterns_sagemaker_is_given(

@@ -1,7 +1,8 @@
 """Which activations are kept for the backward pass and which are computed again.
 
-``none`` keeps all; ``full`` keeps each block's input; ``every:K`` does so for every K-th block;
-``selective`` also keeps attention outputs and every second matrix product.
+``none`` keeps all; ``full`` keeps each block's input; ``every:K`` does so for every K-th block,
+beginning with the K-th; ``selective`` also keeps attention outputs and every second matrix product.
+Planning's memory formula counts the same blocks (``TrainingStep.block_modes``).
 """
 
 # ruff: noqa: N803 - suffixes of tensors name their dimensions
