@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 JOB = "SmallModelStack-Train"
@@ -163,6 +164,35 @@ def test_alarms_watch_dimensions_that_outlive_a_runs_name(default: Any) -> None:
     assert rule["Properties"]["EventPattern"]["detail"]["TrainingJobStatus"] == ["Failed"]
 
 
+def test_the_dashboard_shows_this_jobs_attempts_alarms_and_events(default: Any) -> None:
+    _, dashboard = only(default.job, "AWS::CloudWatch::Dashboard")
+    # Named by CloudFormation: two stacks never write to one dashboard.
+    assert "DashboardName" not in dashboard["Properties"]
+    parts = dashboard["Properties"]["DashboardBody"]["Fn::Join"][1]
+    body = json.loads("".join(part if isinstance(part, str) else "token" for part in parts))
+    text = json.dumps(body).replace('\\"', '"')
+    shown = re.findall(r'MetricName="(\w+)" (\w+)=([\w-]+)', text.replace("\\", ""))
+    own = {name for name, dimension, _ in shown if dimension == "TrainingJobName"}
+    assert own == {
+        "Loss",
+        "ValidationLoss",
+        "TokensPerSecond",
+        "StepTime",
+        "DataWait",
+        "MemoryAllocated",
+        "MemoryReserved",
+    }
+    assert {job for *_, job in shown} == {JOB}
+    (gpus,) = (w for w in body["widgets"] if "GPUUtilization" in json.dumps(w))
+    assert gpus["properties"]["yAxis"]["left"]["max"] == 800
+    assert "0-800" in gpus["properties"]["title"]
+    (alarms,) = (w for w in body["widgets"] if w["type"] == "alarm")
+    assert len(alarms["properties"]["alarms"]) == 2
+    (events,) = (w for w in body["widgets"] if w["type"] == "log")
+    assert '"cdk_blackwell": "event"' in events["properties"]["query"]
+    assert "SmallModelStack-Train-[0-9a-f]{8}-" in events["properties"]["query"]
+
+
 def test_the_training_role_reaches_only_its_own_runs(default: Any) -> None:
     for statement in statements(default.job, "TrainingRolePolicy"):
         for action in (a for a in _actions(statement) if a.startswith("s3:")):
@@ -269,6 +299,7 @@ def test_one_output_tells_the_command_line_everything(default: Any) -> None:
         "dataset_bucket": "token",
         "topic": "token",
         "table": "token",
+        "dashboard": "token",
     }
 
 

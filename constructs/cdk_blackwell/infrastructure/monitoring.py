@@ -1,8 +1,6 @@
-"""What a job reports and whom it tells: metric definitions, topic, alarms."""
+"""What a job reports and whom it tells: metric definitions, topic, alarms, dashboard."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,9 +11,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from cdk_blackwell.infrastructure.dashboard import DEFAULT_PERIOD, add_dashboard, search
 from cdk_blackwell.planning.metrics import METRICS, Metric
-
-NAMESPACE_OF_JOBS: Final = "/aws/sagemaker/TrainingJobs"
 
 
 def metric_definitions() -> list[dict[str, str]]:
@@ -24,7 +21,9 @@ def metric_definitions() -> list[dict[str, str]]:
 
 
 class TrainingMonitoring(Construct):
-    """The job's SNS topic and its alarms. Alarms watch only dimensions that outlive a run's name.
+    """The job's SNS topic, alarms and dashboard.
+
+    Alarms watch only dimensions that outlive a run's name.
 
     :param job: the job's prefix.
     :param encryption_key: encrypts the topic; its policy must admit CloudWatch (the key of
@@ -41,6 +40,7 @@ class TrainingMonitoring(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._job = job
+        self._alarms: list[cloudwatch.Alarm] = []
         self.topic: sns.Topic = sns.Topic(
             self,
             "Topic",
@@ -73,6 +73,7 @@ class TrainingMonitoring(Construct):
             alarm_description=description,
         )
         alarm.add_alarm_action(actions.SnsAction(self.topic))
+        self._alarms.append(alarm)
         return alarm
 
     def alarm_on_failed_attempts(self, rule: events.Rule) -> cloudwatch.Alarm:
@@ -98,16 +99,15 @@ class TrainingMonitoring(Construct):
     ) -> cloudwatch.MathExpression:
         """One of the trainer's metrics, a line for each attempt of this job. For dashboards.
 
-        SageMaker files what its metric definitions find under the attempt's own name, which only a
-        launch knows, so this is a search; CloudWatch alarms do not take searches.
-
         :param period: Default: 5 minutes.
         """
-        seconds = int((period or Duration.minutes(5)).to_seconds())
-        where = f'{{{NAMESPACE_OF_JOBS},TrainingJobName}} MetricName="{metric.name}"'
-        return cloudwatch.MathExpression(
-            expression=f"SEARCH('{where} TrainingJobName={self._job}', 'Average', {seconds})",
-            label="",
-            period=Duration.seconds(seconds),
-            using_metrics={},
+        return search(
+            dimension="TrainingJobName",
+            metric=metric.name,
+            job=self._job,
+            period=period or DEFAULT_PERIOD,
         )
+
+    def add_dashboard(self) -> cloudwatch.Dashboard:
+        """Add the job's dashboard, with the state of every alarm made until now."""
+        return add_dashboard(self, "Dashboard", job=self._job, alarms=self._alarms)

@@ -13,6 +13,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
+from cdk_blackwell.infrastructure.dashboard import NAMESPACE_OF_JOBS
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.planning.contracts import METRICS_NAMESPACE
 
@@ -63,8 +64,8 @@ BASE_GRANTS: Final = (
             "logs:PutLogEvents",
         ),
         resources=(
-            "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs",
-            "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs:*",
+            "arn:{partition}:logs:{region}:{account}:log-group:" + NAMESPACE_OF_JOBS,
+            "arn:{partition}:logs:{region}:{account}:log-group:" + NAMESPACE_OF_JOBS + ":*",
         ),
         why="the container's output",
     ),
@@ -73,9 +74,7 @@ BASE_GRANTS: Final = (
         actions=("cloudwatch:PutMetricData",),
         resources=("*",),
         conditions={
-            "StringEquals": {
-                "cloudwatch:namespace": (METRICS_NAMESPACE, "/aws/sagemaker/TrainingJobs")
-            }
+            "StringEquals": {"cloudwatch:namespace": (METRICS_NAMESPACE, NAMESPACE_OF_JOBS)}
         },
         why="CloudWatch limits by namespace, not by resource",
     ),

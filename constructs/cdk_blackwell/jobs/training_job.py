@@ -42,6 +42,7 @@ from cdk_blackwell.lifecycle.run_controller import RunController
 from cdk_blackwell.planning.contracts import (
     DATASET_MANIFEST_FILE,
     SCHEMA_VERSION,
+    StackOutput,
     Tier,
     check_job_prefix,
     check_run_id,
@@ -240,6 +241,7 @@ class TrainingJob(Construct):
             monitoring=self.monitoring,
             topic_key=self.encryption_key,
         )
+        self.dashboard: cloudwatch.Dashboard = self.monitoring.add_dashboard()
         run = run_template(
             job=self.job_name,
             plan=self.plan,
@@ -358,19 +360,20 @@ class TrainingJob(Construct):
         return f"/{self.file_system.mount_name}{path}"
 
     def _add_output(self) -> None:
-        value = {
-            "controller": self.controller.function.function_name,
-            "job": self.job_name,
-            "tier": self.tier,
-            "checkpoint_bucket": self.checkpoint_store.bucket.bucket_name,
-            "dataset_bucket": self.file_system.dataset_bucket.bucket_name,
-            "topic": self.monitoring.topic.topic_arn,
-            "table": self.controller.table.table_name,
-        }
+        value = StackOutput(
+            controller=self.controller.function.function_name,
+            job=self.job_name,
+            tier=self.tier,
+            checkpoint_bucket=self.checkpoint_store.bucket.bucket_name,
+            dataset_bucket=self.file_system.dataset_bucket.bucket_name,
+            topic=self.monitoring.topic.topic_arn,
+            table=self.controller.table.table_name,
+            dashboard=self.dashboard.dashboard_name,
+        )
         output = CfnOutput(
             self,
             "Output",
             description=f"Training job {self.job_name}, for the cdk-blackwell command line",
-            value=json.dumps(value),
+            value=json.dumps(value.to_dict()),
         )
         output.override_logical_id(stack_output_name(self.job_name))

@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 LINE_KEY: Final = "cdk_blackwell"
 LINE_METRICS: Final = "metrics"
-"""Value of ``cdk_blackwell`` on metric lines; other records use another value (``event``)."""
+LINE_EVENT: Final = "event"
+"""Values of ``cdk_blackwell``: metrics lines carry numbers, event lines say what happened."""
 
 Unit = Literal["Count", "Count/Second", "None", "Seconds", "Percent", "Gigabytes"]
 
