@@ -132,14 +132,14 @@ class Gated:
 
 @cache
 def _session() -> Any:
-    """One session for all worlds, because service models take long to load."""
     return boto3.session.Session(
         aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION
     )
 
 
 @cache
-def _real_client(service: str) -> Any:
+def real_client(service: str) -> Any:
+    """One client for all worlds, because it takes long to make; moto answers it, or nobody."""
     return _session().client(service)
 
 
@@ -147,7 +147,7 @@ class Checked:
     """Checks inputs against botocore's model of one service."""
 
     def __init__(self, service: str) -> None:
-        self._real = _real_client(service)
+        self._real = real_client(service)
         self.meta = self._real.meta
 
     def check(self, operation: str, **arguments: Any) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.lifecycle.fakes import Crash, When
+from tests.lifecycle.fakes import Crash, When, error
 from tests.lifecycle.world import World
 
 NewWorld = Callable[[], AbstractContextManager[World]]
@@ -21,9 +21,14 @@ def sweep_crashes(
     prepare: Callable[[World], dict[str, object]],
     when: When,
     check: Callable[[World, int], None],
+    first: int = 0,
+    stride: int = 1,
 ) -> int:
-    """Crash the event that ``prepare`` gives at its 1st, 2nd, ... call; how many there were."""
-    index = 0
+    """Crash the event that ``prepare`` gives at its calls ``first``, ``first + stride``, ...
+
+    Gives the first of these numbers that there is no call for.
+    """
+    index = first
     while True:
         with new_world() as world:
             event = prepare(world)
@@ -42,11 +47,25 @@ def sweep_crashes(
             check(world, index)
             if not crashed:
                 return index
-        index += 1
+        index += stride
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_create_makes_one_job_and_gives_one_answer(new_world: NewWorld, when: When) -> None:
+EVERY_CALL = pytest.mark.parametrize(
+    ("when", "first", "stride"),
+    [
+        # A few calls always, all of them in the slow tests.
+        pytest.param("before", 3, 6, id="before some calls"),
+        pytest.param("after", 0, 6, id="after some calls"),
+        pytest.param("before", 0, 1, id="before every call", marks=pytest.mark.slow),
+        pytest.param("after", 0, 1, id="after every call", marks=pytest.mark.slow),
+    ],
+)
+
+
+@EVERY_CALL
+def test_create_makes_one_job_and_gives_one_answer(
+    new_world: NewWorld, when: When, first: int, stride: int
+) -> None:
     def check(world: World, index: int) -> None:
         assert world.sagemaker.created == [world.name("a")], index
         assert world.sagemaker.alive() == [world.name("a")], index
@@ -62,6 +81,8 @@ def test_create_makes_one_job_and_gives_one_answer(new_world: NewWorld, when: Wh
         prepare=lambda world: world.event("Create", run_id="a"),
         when=when,
         check=check,
+        first=first,
+        stride=stride,
     )
     assert calls > 15
 
@@ -97,8 +118,10 @@ def test_delete_leaves_no_job(new_world: NewWorld, when: When) -> None:
     sweep_crashes(new_world, prepare=prepare, when=when, check=check)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_failed_attempt_is_resubmitted_once(new_world: NewWorld, when: When) -> None:
+@EVERY_CALL
+def test_a_failed_attempt_is_resubmitted_once(
+    new_world: NewWorld, when: When, first: int, stride: int
+) -> None:
     def prepare(world: World) -> dict[str, object]:
         world.cloudformation("Create", run_id="a")
         world.progress(100)
@@ -109,7 +132,7 @@ def test_a_failed_attempt_is_resubmitted_once(new_world: NewWorld, when: When) -
         assert world.sagemaker.created == [world.name("a"), world.name("a", 2)], index
         assert world.run_state("a") == "running", index
 
-    sweep_crashes(new_world, prepare=prepare, when=when, check=check)
+    sweep_crashes(new_world, prepare=prepare, when=when, check=check, first=first, stride=stride)
 
 
 @pytest.mark.slow
@@ -136,6 +159,34 @@ def test_an_event_that_is_never_repeated_is_made_good_by_the_sweep(
             assert world.sagemaker.alive() == [world.name("a", 2)], index
         index += 1
     assert index > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_resubmission_that_waits_survives_every_crash(new_world: NewWorld, when: When) -> None:
+    index, crashed = 0, True
+    while crashed:
+        with new_world() as world:
+            world.cloudformation("Create", run_id="a")
+            world.sagemaker.refuses = error("ResourceLimitExceeded", "in use")
+            world.fails(world.name("a"), INTERNAL, step=100)
+            world.sagemaker.refuses = None
+            world.time.sleep(300)
+            world.gate.crash_at = (len(world.gate.calls) + index, when)
+            try:
+                world.sweep()
+                crashed = False
+            except Crash:
+                world.gate.crash_at = None
+                for _ in range(3):
+                    world.time.sleep(300)
+                    world.sweep()
+            assert world.sagemaker.created == [world.name("a"), world.name("a", 2)], index
+            assert world.sagemaker.alive() == [world.name("a", 2)], index
+            assert world.cloudformation("Delete")["Status"] == "SUCCESS", index
+            assert world.sagemaker.holding() == [], index
+        index += 1
+    assert index > 5
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ from tests.lifecycle.fakes import (
     FakeTime,
     Gate,
     Gated,
-    _session,
+    real_client,
 )
 
 ANSWER_URL = (
@@ -165,8 +165,8 @@ class World:
         self.ec2 = FakeEc2(self.time)
         self.sns = FakeSns()
         self.functions = FakeLambda()
-        self.s3 = _session().client("s3")
-        self.dynamodb = _session().client("dynamodb")
+        self.s3 = real_client("s3")
+        self.dynamodb = real_client("dynamodb")
         self.answers: list[dict[str, Any]] = []
         self.unreachable = 0
         """How many of the next answers CloudFormation does not take."""
