@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 import launch
 from cdk_blackwell.planning.contracts import Failure
-from tests.training_scripts.tiny import tiny_spec, write_container
+from tests.training_scripts.tiny import SEQUENCE_LENGTH, tiny_spec, write_container
 
 PATIENCE_SECONDS = 120
 
@@ -89,3 +90,27 @@ def test_stop_resume_and_a_lost_rank(tmp_path: Path) -> None:
     assert failure is not None
     assert failure.kind == "infrastructure"
     assert failure.step > stop["step"]
+
+
+@pytest.mark.slow
+def test_one_failing_rank_ends_all_with_its_reason(tmp_path: Path) -> None:
+    """Only the rank that reads the bad token fails; the other one waits for it in a collective."""
+    root = write_container(tmp_path, tiny_spec(steps=100_000))
+    dataset = root / "input" / "data" / "dataset"
+    shard = dataset / "train-00000.bin"
+    content = bytearray(shard.read_bytes())
+    content[2 * (SEQUENCE_LENGTH + 3)] = 255
+    shard.write_bytes(content)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["splits"]["train"][0]["sha256"] = hashlib.sha256(content).hexdigest()
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+
+    job = Job(root)
+    try:
+        assert job.process.wait(PATIENCE_SECONDS) == 1, job.log.read_text()
+    finally:
+        job.end()
+    failure = Failure.find((root / "output" / "failure").read_text())
+    assert failure is not None
+    assert failure.kind == "data"
+    assert "holds token id 255" in failure.message
