@@ -29,6 +29,7 @@ def wrapped(error: BaseException) -> CheckpointException:
         # Memory
         ("out_of_memory", torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")),
         ("out_of_memory", MemoryError()),
+        ("out_of_memory", os_error(errno.ENOMEM)),
         ("out_of_memory", RuntimeError("CUDA error: out of memory")),
         ("out_of_memory", torch.AcceleratorError("CUDA error: out of memory")),
         ("out_of_memory", dist.DistBackendError("NCCL error: Cuda failure 2 'out of memory'")),

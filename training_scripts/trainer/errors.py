@@ -99,6 +99,8 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _classify_os_error(error: OSError) -> FailureClass:
+    if error.errno == errno.ENOMEM:
+        return "out_of_memory"
     if isinstance(error, ConnectionError | TimeoutError) or error.errno in _BROKEN_STORAGE:
         return "infrastructure"
     known = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError)
