@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The CDK application: a foundation and one job per size tier, set by context values.
 
-``stacks/settings.py`` lists the context keys. Expected mistakes end in one line and exit code 2.
+``stacks/settings.py`` lists the context keys. Expected mistakes end in one line and exit code 2,
+what a rule or the plan refuses in 3; the CDK's command line turns both into its own 1.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import sys
 
 from aws_cdk import App, Environment
 
-from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT
+from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_DONE
+from cdk_blackwell.planning.errors import DoesNotFitError
 from stacks.foundation_stack import FoundationStack
 from stacks.settings import Settings
 from stacks.small_model_stack import SmallModelStack
@@ -47,9 +49,9 @@ def main() -> int:
         app = build(App())
     except ValueError as error:
         print(f"cdk-blackwell: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return EXIT_DOES_NOT_FIT if isinstance(error, DoesNotFitError) else EXIT_BAD_INPUT
     app.synth()
-    return 0
+    return EXIT_DONE
 
 
 if __name__ == "__main__":

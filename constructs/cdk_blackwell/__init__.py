@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdk_blackwell.jobs.small_model_job import SmallModelJob
     from cdk_blackwell.jobs.training_job import TrainingJob
     from cdk_blackwell.lifecycle.run_controller import RunController
-    from cdk_blackwell.planning.errors import PlanError
+    from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
     from cdk_blackwell.planning.model_shape import ModelShape
     from cdk_blackwell.planning.plan import Plan, make_plan
     from cdk_blackwell.planning.recipes import RecipeOverrides
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "Capacity": "cdk_blackwell.infrastructure.capacity",
     "CheckpointStore": "cdk_blackwell.infrastructure.checkpoint_store",
+    "DoesNotFitError": "cdk_blackwell.planning.errors",
     "Foundation": "cdk_blackwell.infrastructure.foundation",
     "ICheckpointStore": "cdk_blackwell.infrastructure.checkpoint_store",
     "IFoundation": "cdk_blackwell.infrastructure.foundation",
@@ -61,6 +62,7 @@ _EXPORTS = {
 __all__ = [
     "Capacity",
     "CheckpointStore",
+    "DoesNotFitError",
     "Foundation",
     "ICheckpointStore",
     "IFoundation",

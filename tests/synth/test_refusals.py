@@ -10,10 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aws_cdk import App
 
+from app import build
+from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT
+from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
 from stacks.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
+IN_IMAGE = {"packages_in_image": "true"}
 Refuse = Callable[..., str]
 
 
@@ -109,18 +114,49 @@ def test_a_missing_wheelhouse_names_the_command_that_fills_it(
     assert "cdk-blackwell vendor" in line
 
 
-def test_app_py_prints_one_line_and_ends_with_2() -> None:
+@pytest.mark.parametrize(
+    ("context", "code", "beginning"),
+    [
+        ({"model": "/does/not/exist"}, EXIT_BAD_INPUT, "model '/does/not/exist'"),
+        ({"model": "llama-2-13b"}, EXIT_DOES_NOT_FIT, "llama-2-13b has 13.02B parameters"),
+    ],
+)
+def test_app_py_prints_one_line_and_ends_with_the_contracts_code(
+    context: dict[str, str], code: int, beginning: str
+) -> None:
     done = subprocess.run(
         [sys.executable, "app.py"],
         cwd=ROOT,
-        env={**_environment(), "CDK_CONTEXT_JSON": json.dumps({"model": "/does/not/exist"})},
+        env={**_environment(), "CDK_CONTEXT_JSON": json.dumps({**context, **IN_IMAGE})},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2
+    assert done.returncode == code
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("cdk-blackwell: model '/does/not/exist'")
+    assert line.startswith(f"cdk-blackwell: {beginning}")
+
+
+@pytest.mark.parametrize(
+    ("context", "error"),
+    [
+        ({"model": "llama-2-13b"}, DoesNotFitError),
+        ({"max_cost_usd": "100", "hourly_price_usd": "99"}, DoesNotFitError),
+        (
+            {"sequence_length": "131072", "global_batch_tokens": str(131_072 * 8)}
+            | {"model": "llama-2-7b", "activation_checkpointing": "none"},
+            DoesNotFitError,
+        ),
+        ({"max_cost_usd": "100"}, ValueError),
+        ({"global_batch_tokens": "1000"}, PlanError),
+    ],
+)
+def test_what_a_rule_refuses_is_told_apart_from_bad_input(
+    tmp_path: Path, context: dict[str, str], error: type[ValueError]
+) -> None:
+    with pytest.raises(error) as caught:
+        build(App(context={**IN_IMAGE, **context}, outdir=str(tmp_path / "out")))
+    assert caught.type is error
 
 
 def _environment() -> dict[str, str]:

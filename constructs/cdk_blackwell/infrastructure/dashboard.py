@@ -93,16 +93,12 @@ def add_dashboard(
         width=FULL_WIDTH,
         height=HEIGHT,
     )
-    status = cloudwatch.AlarmStatusWidget(
-        title="Alarms", alarms=list(alarms), width=FULL_WIDTH, height=3
-    )
-    rows: list[list[cloudwatch.IWidget]] = [
-        *([[status]] if alarms else []),
-        training[:2],
-        training[2:],
-        [gpus],
-        [events],
-    ]
+    rows: list[list[cloudwatch.IWidget]] = [training[:2], training[2:], [gpus], [events]]
+    if alarms:
+        status = cloudwatch.AlarmStatusWidget(
+            title="Alarms", alarms=list(alarms), width=FULL_WIDTH, height=3
+        )
+        rows.insert(0, [status])
     return cloudwatch.Dashboard(scope, construct_id, widgets=rows)
 
 

@@ -15,6 +15,7 @@ from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
 from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH
 from cdk_blackwell.planning.cost import worst_case_usd
+from cdk_blackwell.planning.errors import DoesNotFitError
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
@@ -92,7 +93,7 @@ def check_cost(
     )
     worst = attempt * max_attempts
     if worst > max_cost_usd:
-        raise ValueError(
+        raise DoesNotFitError(
             f"the job can cost {worst:,.2f} USD, more than max_cost_usd {max_cost_usd:,.2f}: "
             f"{max_attempts} attempts of up to {max_runtime_seconds / 3600:,.1f} hours on "
             f"{instance_count} instance(s) at {hourly_price_usd:,.2f} USD per hour. "

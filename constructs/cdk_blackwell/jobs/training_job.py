@@ -300,7 +300,7 @@ class TrainingJob(Construct):
     # --- For subclasses ---------------------------------------------------------------------------
 
     def check_model(self, model: ModelShape) -> None:
-        """Raise ValueError when ``model`` does not belong to this tier."""
+        """Raise ValueError for a model you do not want; the tier's limits the plan checks."""
 
     def container_environment(self) -> dict[str, str]:
         """Environment of the container beside the names this library sets itself."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cdk_blackwell.planning.cost import worst_case_usd
-    from cdk_blackwell.planning.errors import PlanError
+    from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
     from cdk_blackwell.planning.hardware import P6_B200, peak_flops
     from cdk_blackwell.planning.memory import MemoryEstimate, estimate_memory
     from cdk_blackwell.planning.model_shape import ModelShape, RopeScaling
@@ -25,6 +25,7 @@ _EXPORTS = {
     "ModelShape": "model_shape",
     "P6_B200": "hardware",
     "Plan": "plan",
+    "DoesNotFitError": "errors",
     "PlanError": "errors",
     "RecipeOverrides": "recipes",
     "RopeScaling": "model_shape",
@@ -38,6 +39,7 @@ _EXPORTS = {
 
 __all__ = [
     "P6_B200",
+    "DoesNotFitError",
     "MemoryEstimate",
     "ModelShape",
     "Plan",

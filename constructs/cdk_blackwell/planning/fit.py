@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
-from cdk_blackwell.planning.errors import PlanError
+from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
 from cdk_blackwell.planning.memory import MemoryEstimate, estimate_memory
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import (
@@ -50,7 +50,7 @@ Candidate = tuple[Recipe, MemoryEstimate]
 
 
 def fit(wish: Wish) -> Candidate:
-    """The first candidate that fits; else a PlanError naming changes that do."""
+    """The first candidate that fits; else a DoesNotFitError naming changes that do."""
     check_overrides(wish)
     found = first_fitting(wish)
     if found is not None:
@@ -62,7 +62,7 @@ def fit(wish: Wish) -> Candidate:
         "loss_chunks": recipe.loss_chunks,
     }
     changes = list(fitting_changes(wish))[:SUGGESTIONS]
-    raise PlanError(
+    raise DoesNotFitError(
         f"{wish.model.name} at {wish.sequence_length:,} tokens needs {memory.reserved_gib:.1f} GiB "
         f"of {memory.budget_gib:.1f} GiB per GPU with "
         + ", ".join(f"{name} {value}" for name, value in pinned.items())

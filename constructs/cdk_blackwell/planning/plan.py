@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.cost import CostEstimate, estimate_cost
-from cdk_blackwell.planning.errors import PlanError
+from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
 from cdk_blackwell.planning.fit import Wish, fit
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.memory import MemoryEstimate
@@ -79,12 +79,12 @@ def make_plan(
     if tier != "small":
         raise PlanError(f"tier {tier!r} cannot be planned yet: this version has 'small' only")
     if model.parameter_count > SMALL_TIER_PARAMETERS:
-        raise PlanError(
+        raise DoesNotFitError(
             f"{model.name} has {model.parameter_count / 1e9:.2f}B parameters; SmallModelJob takes "
             f"up to {SMALL_TIER_PARAMETERS / 1e9:.0f}B: use MidModelJob (7B-30B)"
         )
     if instance_count != 1:
-        raise PlanError(
+        raise DoesNotFitError(
             f"instance_count is {instance_count!r}; SmallModelJob runs on 1 instance, which is "
             "enough up to 7B parameters: leave instance_count out"
         )
