@@ -200,6 +200,22 @@ def test_fails_when_the_environment_takes_this_librarys_names(
         SmallModelJob(stack, "Job", foundation=foundation, environment={"CDKB_ROOT": "/x"}, **PROPS)
 
 
+@pytest.mark.parametrize("name", ["HF_TOKEN", "wandb_api_key", "AWS_SECRET_ACCESS_KEY"])
+def test_fails_when_a_secret_is_put_into_the_environment(
+    stack: Stack, foundation: Foundation, name: str
+) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' looks like a secret.*Secrets Manager"):
+        SmallModelJob(stack, "Job", foundation=foundation, environment={name: "x"}, **PROPS)
+
+
+def test_a_name_that_only_contains_such_a_word_is_taken(
+    stack: Stack, foundation: Foundation
+) -> None:
+    given = {"TOKENIZERS_PARALLELISM": "false"}
+    job = SmallModelJob(stack, "Job", foundation=foundation, environment=given, **PROPS)
+    assert job.environment == given
+
+
 def test_a_training_plan_is_asked_for_by_its_arn(stack: Stack, foundation: Foundation) -> None:
     arn = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine"
     SmallModelJob(

@@ -117,6 +117,7 @@ def test_the_environment_is_what_b200_needs_and_forces_no_nccl_choice(
     assert environment["FI_EFA_USE_HUGE_PAGE"] == "0"
     assert environment["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     assert environment["CDKB_ATTEMPT"] == "1"
+    assert environment["AWS_DEFAULT_REGION"] == "us-west-2"
     assert not [name for name in environment if name.startswith("NCCL_")]
 
 

@@ -125,7 +125,8 @@ def test_the_controller_is_small_patient_and_watched(default: Any) -> None:
     queue, _ = only(default.job, "AWS::SQS::Queue")
     assert properties["DeadLetterConfig"] == {"TargetArn": {"Fn::GetAtt": [queue, "Arn"]}}
     variables = properties["Environment"]["Variables"]
-    assert set(variables) == {"CDKB_TABLE", "CDKB_TOPIC", "AWS_DATA_PATH"}
+    assert set(variables) == {"CDKB_STACK_ID", "CDKB_TABLE", "CDKB_TOPIC", "AWS_DATA_PATH"}
+    assert variables["CDKB_STACK_ID"] == {"Ref": "AWS::StackId"}
     _, table = only(default.job, "AWS::DynamoDB::Table")
     assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
     assert table["Properties"]["PointInTimeRecoverySpecification"] == {

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
 
 MAX_RUNTIME_SECONDS: Final = 28 * 86_400
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)(?:_|$)", re.IGNORECASE
+)
+"""Whole words, so that names such as TOKENIZERS_PARALLELISM pass."""
 _HASH_LENGTH: Final = 6
 _PREFIX = re.compile(r"(?:[A-Za-z0-9!_.'()*-]+/)*")
 
@@ -41,8 +45,14 @@ def normalise_dataset_prefix(prefix: str) -> str:
 
 
 def check_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Refuse names this library sets itself."""
+    """Refuse names this library sets itself, and secrets."""
     for name in environment:
+        if _SECRET_NAME.search(name):
+            raise ValueError(
+                f"environment variable {name!r} looks like a secret: a job's environment is shown "
+                "in the template, in SageMaker's console and by DescribeTrainingJob. Keep it in "
+                "AWS Secrets Manager and let the script read it there with the training role"
+            )
         if name.startswith(RESERVED_ENVIRONMENT_PREFIX):
             raise ValueError(
                 f"environment variable {name!r} is set by this library: names beginning with "

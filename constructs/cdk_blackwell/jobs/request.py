@@ -57,6 +57,7 @@ class RequestInputs:
 
     job: str
     tier: Tier
+    region: str
     image_uri: str
     role_arn: str
     subnet_id: str
@@ -141,6 +142,8 @@ def build_request(inputs: RequestInputs) -> dict[str, Any]:
         "RetryStrategy": {"MaximumRetryAttempts": INTERNAL_ERROR_RETRIES},
         "Environment": {
             **PLATFORM_ENVIRONMENT,
+            # SageMaker sets AWS_REGION alone; boto3 in the container reads this name.
+            "AWS_DEFAULT_REGION": inputs.region,
             **inputs.environment,
             ENV_JOB: inputs.job,
             ENV_TIER: inputs.tier,

@@ -260,6 +260,7 @@ class TrainingJob(Construct):
                 RequestInputs(
                     job=self.job_name,
                     tier=self.tier,
+                    region=stack.region,
                     image_uri=self.image.uri,
                     role_arn=self.role.role_arn,
                     subnet_id=self.subnet.subnet_id,

@@ -21,6 +21,7 @@ from constructs import Construct, IDependable
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
 from cdk_blackwell.lifecycle.asset import AWS_DATA_PATH, HANDLER, stage_controller
 from cdk_blackwell.lifecycle.handler.definition import (
+    ENV_STACK_ID,
     ENV_TABLE,
     ENV_TOPIC,
     PROPERTY_DEFINITION,
@@ -128,6 +129,7 @@ class RunController(Construct):
             log_group=log_group,
             dead_letter_queue=self.dead_letter_queue,
             environment={
+                ENV_STACK_ID: stack.stack_id,
                 ENV_TABLE: self.table.table_name,
                 ENV_TOPIC: monitoring.topic.topic_arn,
                 "AWS_DATA_PATH": AWS_DATA_PATH,
