@@ -56,9 +56,22 @@ def test_the_subnet_takes_the_first_quarter(stack: Stack) -> None:
 
 def test_every_endpoint_has_its_reason_and_its_resource(stack: Stack) -> None:
     TrainingNetwork(stack, "Network", availability_zone="us-west-2b")
-    endpoints = [*GATEWAY_ENDPOINTS, *INTERFACE_ENDPOINTS]
+    endpoints = [*GATEWAY_ENDPOINTS, *INTERFACE_ENDPOINTS.values()]
     assert all(len(endpoint.why) > 20 for endpoint in endpoints)
     Template.from_stack(stack).resource_count_is("AWS::EC2::VPCEndpoint", len(endpoints))
+
+
+def test_endpoints_that_are_billed_can_be_left_out(stack: Stack) -> None:
+    TrainingNetwork(stack, "Network", availability_zone="us-west-2b", interface_endpoints=())
+    template = Template.from_stack(stack)
+    template.resource_count_is("AWS::EC2::VPCEndpoint", len(GATEWAY_ENDPOINTS))
+
+
+def test_an_unknown_endpoint_is_refused(stack: Stack) -> None:
+    with pytest.raises(ValueError, match="'logs' is not offered: give some of monitoring"):
+        TrainingNetwork(
+            stack, "Network", availability_zone="us-west-2b", interface_endpoints=("logs",)
+        )
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64])

@@ -40,11 +40,12 @@ GATEWAY_ENDPOINTS: Final = (
     ),
 )
 
-INTERFACE_ENDPOINTS: Final = (
-    InterfaceEndpoint(
+INTERFACE_ENDPOINTS: Final = {
+    "monitoring": InterfaceEndpoint(
         construct_id="Monitoring",
         service=ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING,
-        why="PutMetricData, the one other call a training job's role allows: an own script has no "
-        "other way to publish metrics (this library's travel in the log)",
+        why="PutMetricData by own scripts, to the namespace in CDKB_METRICS_NAMESPACE; this "
+        "library's own trainer does not need it, its metrics travel in the log",
     ),
-)
+}
+"""By the name that ``TrainingNetwork`` takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from aws_cdk import aws_ec2 as ec2
@@ -12,6 +13,7 @@ from constructs import Construct, IDependable
 from cdk_blackwell.infrastructure.bucket import private_bucket
 from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore
 from cdk_blackwell.infrastructure.encryption import StorageKey
+from cdk_blackwell.infrastructure.endpoints import INTERFACE_ENDPOINTS
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
 from cdk_blackwell.infrastructure.network import DEFAULT_CIDR, TrainingNetwork
 from cdk_blackwell.infrastructure.removal import KEPT
@@ -56,6 +58,7 @@ class Foundation(Construct):
 
     :param availability_zone: where the capacity is.
     :param cidr: IPv4 range of the VPC. Default: 10.64.0.0/16.
+    :param interface_endpoints: as ``TrainingNetwork`` takes them. Default: ``monitoring``.
     :param storage_gib: size of the file system. Default: 1200.
     :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
     :param versioned_checkpoints: keep overwritten objects in the checkpoint bucket. Default: no.
@@ -68,6 +71,7 @@ class Foundation(Construct):
         *,
         availability_zone: str,
         cidr: str = DEFAULT_CIDR,
+        interface_endpoints: Sequence[str] = tuple(INTERFACE_ENDPOINTS),
         storage_gib: int = 1200,
         throughput_per_tib: int = 250,
         versioned_checkpoints: bool = False,
@@ -79,6 +83,7 @@ class Foundation(Construct):
             "Network",
             availability_zone=availability_zone,
             cidr=cidr,
+            interface_endpoints=interface_endpoints,
             # The file system stays, and its interfaces hold subnet and VPC.
             removal_policy=KEPT,
         )

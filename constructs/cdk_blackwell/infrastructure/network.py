@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from aws_cdk import Acknowledgment, RemovalPolicy, Stack, Tags, Token, Validations
@@ -55,6 +56,8 @@ class TrainingNetwork(Construct):
         training plan be the plan's zone. It is fixed: a subnet cannot move, and another one with
         the same addresses cannot be created beside it, so an update to another zone fails.
     :param cidr: the VPC's IPv4 range, /16 to /24. Default: 10.64.0.0/16.
+    :param interface_endpoints: which to make, each billed by the hour. Default: ``monitoring``, for
+        own scripts that publish metrics; give ``()`` when there are none.
     :param removal_policy: what happens to VPC and subnet when the stack goes. They must stay while
         something that stays, such as a file system, has interfaces in them. Default: they go.
     """
@@ -66,6 +69,7 @@ class TrainingNetwork(Construct):
         *,
         availability_zone: str,
         cidr: str = DEFAULT_CIDR,
+        interface_endpoints: Sequence[str] = tuple(INTERFACE_ENDPOINTS),
         removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -73,6 +77,12 @@ class TrainingNetwork(Construct):
             availability_zone, Stack.of(self).region
         )
         subnet_cidr = _first_subnet(cidr)
+        for name in interface_endpoints:
+            if name not in INTERFACE_ENDPOINTS:
+                raise ValueError(
+                    f"interface endpoint {name!r} is not offered: give some of "
+                    f"{', '.join(sorted(INTERFACE_ENDPOINTS))}, or () for none"
+                )
 
         # L1 resources: ec2.Vpc asks the account for its zones as soon as account and region are
         # known, which makes `cdk synth` need credentials although the zone is given.
@@ -114,10 +124,12 @@ class TrainingNetwork(Construct):
         (self.subnet,) = self.vpc.isolated_subnets
         self.subnet.node.add_dependency(association)
 
-        self.endpoints: list[ec2.VpcEndpoint] = self._add_endpoints(cidr)
+        self.endpoints: list[ec2.VpcEndpoint] = self._add_endpoints(cidr, interface_endpoints)
         self._add_flow_logs()
 
-    def _add_endpoints(self, cidr: str) -> list[ec2.VpcEndpoint]:
+    def _add_endpoints(
+        self, cidr: str, interface_endpoints: Sequence[str]
+    ) -> list[ec2.VpcEndpoint]:
         subnets = ec2.SubnetSelection(subnets=[self.subnet])
         security_group = ec2.SecurityGroup(
             self,
@@ -148,7 +160,7 @@ class TrainingNetwork(Construct):
                 private_dns_enabled=True,
                 open=False,
             )
-            for interface in INTERFACE_ENDPOINTS
+            for interface in map(INTERFACE_ENDPOINTS.__getitem__, interface_endpoints)
         ]
         return endpoints
 
