@@ -18,7 +18,8 @@ from typing import Any, Final
 import botocore
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StringShape, StructureShape
 
-SERVICE_MODEL: Final = "data/sagemaker/2017-07-24/service-2.json.gz"
+from cdk_blackwell.lifecycle.asset import SERVICE_MODEL
+
 OPERATION: Final = "CreateTrainingJob"
 
 _PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -70,7 +71,7 @@ def check_training_request(
 
 @cache
 def _service() -> ServiceModel:
-    path = Path(botocore.__file__).parent / SERVICE_MODEL
+    path = Path(botocore.__file__).parent / "data" / SERVICE_MODEL
     return ServiceModel(json.loads(gzip.decompress(path.read_bytes())), "sagemaker")
 
 

@@ -27,7 +27,7 @@ PARTS: Final = (
     "lifecycle/__init__.py",
     "lifecycle/handler",
 )
-"""Paths below the package that run in Lambda: files, or folders with all their Python modules."""
+"""Paths below the package that run in Lambda: files, or folders with every file but byte code."""
 
 
 def package_root() -> Path:
