@@ -9,6 +9,7 @@ import pytest
 
 from cdk_blackwell.local.sagemaker.errors import JobFailedError
 from cdk_blackwell.local.sagemaker.file_system import resolve_directory
+from cdk_blackwell.local.sagemaker.s3 import Mirror, S3File, S3Uri, download
 from cdk_blackwell.local.sagemaker.settings import Clients
 from tests.local_aws.sagemaker.embedded import BUCKET, Sagemaker, wait_until
 
@@ -176,9 +177,38 @@ def test_directory_that_is_not_there(path: str, message: str) -> None:
     assert path in str(caught.value)
 
 
-def test_object_cannot_leave_its_channel(tmp_path: Path) -> None:
-    from cdk_blackwell.local.sagemaker.s3 import S3File, S3Uri, download
+class RecordingS3:
+    """Takes uploads and notes what lay beside the file meanwhile."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.keys: list[str] = []
+        self.beside: list[list[str]] = []
+
+    def upload_file(self, path: str, bucket: str, key: str, **rest: Any) -> None:
+        self.keys.append(key)
+        self.beside.append(sorted(p.name for p in self.folder.iterdir()))
+
+
+def test_markers_lie_beside_a_checkpoint_and_never_reach_s3(tmp_path: Path) -> None:
+    s3 = RecordingS3(tmp_path)
+    prefix = S3Uri(bucket=BUCKET, key="run/checkpoints/")
+    mirror = Mirror(
+        s3=s3, folder=tmp_path, prefix=prefix, propagates_deletions=False, has_markers=True
+    )
+    (tmp_path / "a.distcp").write_text("1")
+    mirror.push()
+    assert s3.beside == [["a.distcp", "a.distcp.sagemaker-uploading"]]
+    mirror.push()
+    assert s3.keys == ["run/checkpoints/a.distcp"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["a.distcp", "a.distcp.sagemaker-uploaded"]
+    (tmp_path / "a.distcp").unlink()
+    mirror.push()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_object_cannot_leave_its_channel(tmp_path: Path) -> None:
     file = S3File(source=S3Uri(bucket="b", key="a/../../x"), path="../../x", size=1)
     with pytest.raises(JobFailedError, match="outside its channel"):
         download(None, file, tmp_path / "channel")

@@ -220,7 +220,13 @@ def _checkpoint_mirror(clients: Clients, record: JobRecord, root: ContainerRoot)
     if folder is None:
         return None
     uri = S3Uri.parse(record.request["CheckpointConfig"]["S3Uri"])
-    return Mirror(s3=clients.s3, folder=folder, prefix=uri.folder, propagates_deletions=True)
+    return Mirror(
+        s3=clients.s3,
+        folder=folder,
+        prefix=uri.folder,
+        propagates_deletions=True,
+        has_markers=True,
+    )
 
 
 def _size(mirror: Mirror | None) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
@@ -14,6 +15,9 @@ from botocore.exceptions import ClientError
 from cdk_blackwell.local.sagemaker.errors import JobFailedError
 
 _ONE_THREAD = TransferConfig(use_threads=False)
+UPLOADING_SUFFIX: Final = ".sagemaker-uploading"
+UPLOADED_SUFFIX: Final = ".sagemaker-uploaded"
+"""Files that SageMaker puts beside a checkpoint's file while it copies it, and afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +117,12 @@ def upload(s3: Any, path: Path, target: S3Uri, *, kms_key_id: str | None = None)
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Regular files, sorted, links to folders not followed."""
+    """Regular files, sorted, links to folders not followed; SageMaker's own markers are none."""
     for where, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(where, name)
-            if path.is_file():
+            if path.is_file() and not name.endswith((UPLOADING_SUFFIX, UPLOADED_SUFFIX)):
                 yield path
 
 
@@ -131,6 +135,8 @@ class Mirror:
     prefix: S3Uri
     """Ends with a slash (or is a whole bucket)."""
     propagates_deletions: bool
+    has_markers: bool = False
+    """Put SageMaker's marker files beside what is copied, as its checkpoint upload does."""
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Modification time in nanoseconds and size of each file when last copied."""
 
@@ -163,7 +169,7 @@ class Mirror:
             try:
                 stamp = _stamp(path)
                 if self._seen.get(name) != stamp:
-                    upload(self.s3, path, self.prefix / name)
+                    self._upload(path, self.prefix / name)
                     self._seen[name] = stamp
             except FileNotFoundError:
                 # The container renamed or deleted it meanwhile; the next push sees that.
@@ -172,7 +178,25 @@ class Mirror:
             if self.propagates_deletions:
                 target = self.prefix / name
                 self.s3.delete_object(Bucket=target.bucket, Key=target.key)
+            _beside(self.folder / name, UPLOADED_SUFFIX).unlink(missing_ok=True)
             del self._seen[name]
+
+    def _upload(self, path: Path, target: S3Uri) -> None:
+        if not self.has_markers:
+            upload(self.s3, path, target)
+            return
+        marker = _beside(path, UPLOADING_SUFFIX)
+        marker.touch()
+        try:
+            upload(self.s3, path, target)
+            with suppress(FileNotFoundError):  # the container may clear the folder meanwhile
+                marker.replace(_beside(path, UPLOADED_SUFFIX))
+        finally:
+            marker.unlink(missing_ok=True)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
