@@ -58,6 +58,7 @@ ENV_TIER: Final = "CDKB_TIER"
 ENV_CHECKPOINT_DIR: Final = "CDKB_CHECKPOINT_DIR"
 ENV_RUN_S3: Final = "CDKB_RUN_S3"
 ENV_METRICS_NAMESPACE: Final = "CDKB_METRICS_NAMESPACE"
+"""Run id, job, tier and metrics namespace are for own scripts; nothing of ours reads them."""
 ENV_PROCESSES_PER_HOST: Final = "CDKB_PROCESSES_PER_HOST"
 """Ranks to start on a host without GPUs; ignored where GPUs are present (one rank per GPU)."""
 ENV_RANK_STATE_DIR: Final = "CDKB_RANK_STATE_DIR"
@@ -291,6 +292,7 @@ class StackOutput:
 # --- Exit codes of the command line --------------------------------------------------------------
 
 EXIT_DONE: Final = 0
+EXIT_CHECK_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
 EXIT_DOES_NOT_FIT: Final = 3
 EXIT_AWS_REFUSED: Final = 4
