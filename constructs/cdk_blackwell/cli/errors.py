@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdk_blackwell.planning.contracts import EXIT_AWS_REFUSED, EXIT_BAD_INPUT
+from cdk_blackwell.planning.contracts import EXIT_AWS_REFUSED, EXIT_BAD_INPUT, EXIT_CHECK_FAILED
 
 
 class CommandError(Exception):
@@ -15,3 +15,9 @@ class AwsRefusedError(CommandError):
     """AWS (or the embedded one) said no, or a deployment failed."""
 
     exit_code = EXIT_AWS_REFUSED
+
+
+class CheckFailedError(CommandError):
+    """A command did its work, but a check of the result failed: a defect, not a mistake."""
+
+    exit_code = EXIT_CHECK_FAILED

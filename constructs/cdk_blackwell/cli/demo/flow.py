@@ -16,7 +16,7 @@ from cdk_blackwell.cli.demo.screen import Phase, Screen, sparkline
 from cdk_blackwell.cli.demo.settings import DemoFolders
 from cdk_blackwell.cli.demo.summary import Summary
 from cdk_blackwell.cli.demo.training import Attempt, RunWatcher, kill_workers
-from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
+from cdk_blackwell.cli.errors import AwsRefusedError, CheckFailedError, CommandError
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
 from cdk_blackwell.local.aws import LocalAws, LocalAwsError
 from cdk_blackwell.planning.contracts import STACK_OUTPUT_PREFIX, RunLocation, StackOutput
@@ -201,7 +201,9 @@ class Demo:
             phase.detail(describe(attempt))
             if attempt.status == "Completed":
                 if attempt.resumed_from_step is None:
-                    raise AwsRefusedError(f"{attempt.name} began afresh: no checkpoint was resumed")
+                    raise CheckFailedError(
+                        f"{attempt.name} began afresh: no checkpoint was resumed"
+                    )
                 phase.outcome = (
                     f"resumed from step {attempt.resumed_from_step}, {attempt.step} steps done"
                 )
@@ -222,7 +224,7 @@ class Demo:
             )
         fall = self.summary.loss.get("validation", {}).get("fall", 0.0)
         if fall < settings.REQUIRED_LOSS_FALL:
-            raise CommandError(
+            raise CheckFailedError(
                 f"validation loss fell by {fall:.0%}; at least {settings.REQUIRED_LOSS_FALL:.0%} "
                 "is expected, so the training is not right"
             )
@@ -241,7 +243,7 @@ class Demo:
             left = verify.left_running(aws, stacks=self.summary.stacks)
             self.summary.left_running = left
             if left:
-                raise AwsRefusedError(f"after cdk destroy there is still {', '.join(left)}")
+                raise CheckFailedError(f"after cdk destroy there is still {', '.join(left)}")
             retained = len(self.summary.retained_then_removed)
             phase.outcome = f"{retained} retained things removed by hand"
 
@@ -250,7 +252,9 @@ class Demo:
         while left := verify.live_processes(self.folders.aws_state):
             if time.monotonic() > deadline:
                 self.summary.left_running = left
-                raise CommandError(f"still running after the embedded AWS ended: {', '.join(left)}")
+                raise CheckFailedError(
+                    f"still running after the embedded AWS ended: {', '.join(left)}"
+                )
             time.sleep(0.2)
 
 

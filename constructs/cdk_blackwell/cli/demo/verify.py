@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from cdk_blackwell.cli.demo.processes import processes_below
-from cdk_blackwell.cli.errors import AwsRefusedError
+from cdk_blackwell.cli.errors import CheckFailedError
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.contracts import EXPORT_FOLDER, RunLocation
 
@@ -33,7 +33,7 @@ def download_export(aws: LocalAws, *, run: RunLocation, job_name: str, folder: P
     prefix = f"{run.key(EXPORT_FOLDER)}/{job_name}/output/model/"
     keys = list_keys(aws, bucket=run.bucket, prefix=prefix)
     if not any(key.endswith(".safetensors") for key in keys):
-        raise AwsRefusedError(
+        raise CheckFailedError(
             f"the run left no safetensors export below s3://{run.bucket}/{prefix}"
         )
     s3 = aws.client("s3")
