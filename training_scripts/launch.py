@@ -25,7 +25,7 @@ from cdk_blackwell.planning.contracts import (
     Failure,
     Tier,
 )
-from cdk_blackwell.planning.metrics import LINE_KEY
+from cdk_blackwell.planning.metrics import LINE_EVENT, LINE_KEY
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.container import Container
 from trainer.errors import classify, describe
@@ -155,7 +155,7 @@ def launch(
 
 def announce(event: str, **details: object) -> None:
     """One event line, as the trainer prints them."""
-    print(json.dumps({LINE_KEY: "event", "event": event, **details}), flush=True)
+    print(json.dumps({LINE_KEY: LINE_EVENT, "event": event, **details}), flush=True)
 
 
 def main(environment: Mapping[str, str]) -> int:

@@ -9,13 +9,12 @@ from typing import Any, Final
 import torch
 
 from cdk_blackwell.planning.hardware import peak_flops
-from cdk_blackwell.planning.metrics import LINE_KEY, LINE_METRICS, METRICS
+from cdk_blackwell.planning.metrics import LINE_EVENT, LINE_KEY, LINE_METRICS, METRICS
 from cdk_blackwell.planning.run_spec import RunSpec
 from cdk_blackwell.planning.throughput import flops_per_token
 from trainer.parallel import World
 
 FLOPS_CONVENTION: Final = "causal"
-LINE_EVENT = "event"
 _KEYS = {metric.key for metric in METRICS}
 
 

@@ -14,7 +14,7 @@ from cdk_blackwell.cli.errors import CheckFailedError
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.contracts import EXPORT_FOLDER, RunLocation
 
-PROMPT = "def main():\n"
+PROMPT = "    def __init__(self"
 NEW_TOKENS = 24
 
 
@@ -55,7 +55,11 @@ def generate(folder: Path) -> str:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     prompt = tokenizer(PROMPT, return_tensors="pt")
     output = model.generate(
-        **prompt, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=tokenizer.eos_token_id
+        **prompt,
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        repetition_penalty=1.3,
+        pad_token_id=tokenizer.eos_token_id,
     )
     text: str = tokenizer.decode(output[0])
     return text
