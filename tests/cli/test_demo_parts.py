@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from cdk_blackwell.cli.demo import settings, training
+from cdk_blackwell.cli.demo.command import check_writable
 from cdk_blackwell.cli.demo.flow import Demo, check_tools, describe
 from cdk_blackwell.cli.demo.processes import end_tree, run_logged
 from cdk_blackwell.cli.demo.screen import Screen, sparkline
@@ -131,6 +132,25 @@ def test_a_taken_port_is_said_before_an_earlier_result_is_touched(
         with pytest.raises(CommandError, match="--port"):
             demo.run(port=holder.getsockname()[1])
     assert earlier_demo.summary.read_text() == "an earlier result"
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "/proc/demo"])
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "file").write_text("in the way")
+    demo = Demo(
+        application=tmp_path,
+        folders=DemoFolders(root=tmp_path / folder),
+        model=LLAMA,
+        screen=Screen(record=False),
+    )
+    with pytest.raises(CommandError, match="--directory"):
+        demo.run(port=0)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_picture_that_cannot_be_saved_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--record"):
+        check_writable(tmp_path)
 
 
 def test_outside_a_clone_the_demo_says_where_to_run_it(tmp_path: Path) -> None:

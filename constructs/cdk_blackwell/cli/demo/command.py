@@ -49,6 +49,8 @@ def demo(
         shape = ModelShape.preset(model)
     except ValueError as error:
         raise CommandError(f"--model: {error}") from error
+    if record is not None:
+        check_writable(record)
     screen = Screen(record=record is not None)
     screen.line(
         "[bold]cdk-blackwell demo[/]: SmallModelJob in an embedded AWS, trained on CPUs\n"
@@ -75,5 +77,16 @@ def demo(
         f"[dim]{directory / 'summary.json'} has every number and request[/]"
     )
     if record is not None:
-        record.parent.mkdir(parents=True, exist_ok=True)
         screen.console.save_svg(str(record), title="make demo")
+
+
+def check_writable(picture: Path) -> None:
+    """Find out now, not after five minutes, that the picture cannot be saved."""
+    try:
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        with picture.open("a"):
+            pass
+    except OSError as error:
+        raise CommandError(
+            f"--record {picture} cannot be written ({error.strerror}): name another file"
+        ) from error

@@ -41,7 +41,13 @@ class Demo:
         An earlier demo's results are replaced only once nothing stands in the way of this one.
         """
         check_port(port)
-        self._lay_out()
+        try:
+            self._lay_out()
+        except OSError as error:
+            raise CommandError(
+                f"{self.folders.root} cannot be used as the demo's folder ({error.strerror}): name "
+                "another with --directory"
+            ) from error
         preparation = dataset.Preparation(
             output=self.folders.tokens, log=self.folders.logs / "prepare_data.log"
         )
