@@ -18,8 +18,7 @@ from typing import Any, Final
 import botocore
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StringShape, StructureShape
 
-from cdk_blackwell.lifecycle.asset import SERVICE_MODEL
-
+SERVICE_MODEL: Final = "sagemaker/2017-07-24/service-2.json.gz"
 OPERATION: Final = "CreateTrainingJob"
 
 _PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {

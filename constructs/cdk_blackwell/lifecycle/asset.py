@@ -14,10 +14,11 @@ from typing import Final
 
 import botocore
 
+from cdk_blackwell.compliance.service_model import SERVICE_MODEL
+
 HANDLER: Final = "cdk_blackwell.lifecycle.handler.main.handler"
 AWS_DATA_FOLDER: Final = "aws-data"
 AWS_DATA_PATH: Final = f"/var/task/{AWS_DATA_FOLDER}"
-SERVICE_MODEL: Final = "sagemaker/2017-07-24/service-2.json.gz"
 
 PACKAGE: Final = "cdk_blackwell"
 PARTS: Final = (
