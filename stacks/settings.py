@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +20,8 @@ from cdk_blackwell.planning.run_spec import Precision
 
 _MISSPELT: Final = 0.8
 """Likeness (difflib's ratio) from which an unknown key is taken for a misspelt one."""
+_ACCOUNT: Final = re.compile(r"[0-9]{12}")
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
 _TRUE: Final = {"true", "1", "yes"}
 _FALSE: Final = {"false", "0", "no"}
 
@@ -117,6 +120,17 @@ class Settings:
         }
         return cls(**values)
 
+    def __post_init__(self) -> None:
+        if self.account is not None and not _ACCOUNT.fullmatch(self.account):
+            raise SettingsError(
+                f"context account is {self.account!r}: twelve digits are expected (in cdk.json "
+                "within quotes, so that zeros at its start stay)"
+            )
+        if self.region is not None and not _REGION.fullmatch(self.region):
+            raise SettingsError(
+                f"context region is {self.region!r}: a region such as us-west-2 is expected"
+            )
+
     def model_shape(self) -> ModelShape:
         """The model; SettingsError when it is neither a preset nor a readable ``config.json``."""
         if self.model in ModelShape.preset_names():
@@ -171,8 +185,10 @@ def _number(key: str, value: Any, kind: type[int] | type[float]) -> int | float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise SettingsError(f"context {key} is {json.dumps(value)}: {wanted} is expected")
     try:
-        number = float(value)
-        exact = kind(value) if isinstance(value, str) and "e" not in value.lower() else kind(number)
+        plain = isinstance(value, str) and kind is int and value.strip().lstrip("-").isdigit()
+        # Text of digits is exact however long; float would round it.
+        number = int(value) if plain else float(value)
+        exact = kind(number)
     except (ValueError, OverflowError) as error:
         raise SettingsError(f"context {key} is {value!r}: {wanted} is expected") from error
     if number != number or number in (float("inf"), float("-inf")) or exact != number:
