@@ -60,7 +60,9 @@ def test_a_validation_alone_is_no_progress_to_draw() -> None:
 
 def test_progress_fits_the_screen() -> None:
     assert "step 20/200" in describe(attempt_with(5.0, 4.0))
-    assert len(describe(attempt_with(5.0))) < 80
+    longest = attempt_with(10.0)
+    longest.metrics[0] |= {"step": settings.STEPS, "tokens_per_second": 99_999.0}
+    assert len("⠙ Attempt 2, resubmitted " + describe(longest)) <= 80
 
 
 def test_the_summary_tells_the_fall_of_the_loss_and_the_resumption() -> None:

@@ -22,6 +22,9 @@ from cdk_blackwell.local.aws import LocalAws, LocalAwsError
 from cdk_blackwell.planning.contracts import STACK_OUTPUT_PREFIX, RunLocation, StackOutput
 from cdk_blackwell.planning.model_shape import ModelShape
 
+BAR_WIDTH = 12
+"""With the phase's title, a line of progress fits 80 columns."""
+
 
 class Demo:
     """One run of the demo; ``run`` leaves no process behind, however it ends."""
@@ -177,7 +180,7 @@ class Demo:
                 f"  [yellow]workers killed with SIGKILL[/] near step {killed.step}; SageMaker says:"
             )
             self.screen.note(killed.failure_reason[:200])
-            with self.screen.phase("attempt_2", "Attempt 2, by the controller") as phase:
+            with self.screen.phase("attempt_2", "Attempt 2, resubmitted") as phase:
                 finished = self._until_finished(watcher, phase, killed)
         finally:
             self.summary.take_attempts(list(watcher.attempts.values()))
@@ -270,7 +273,8 @@ def describe(attempt: Attempt) -> str:
         return f"{attempt.name}: {attempt.secondary_status.lower()}"
     line = attempt.training_lines[-1]
     share = attempt.step / settings.STEPS
-    bar = "━" * round(20 * share) + "╌" * (20 - round(20 * share))
+    filled = round(BAR_WIDTH * share)
+    bar = "━" * filled + "╌" * (BAR_WIDTH - filled)
     return (
         f"{bar} step {attempt.step}/{settings.STEPS}  loss {line['loss']:.3f}  "
         f"{line['tokens_per_second']:,.0f} tokens/s"
