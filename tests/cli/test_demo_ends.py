@@ -34,7 +34,7 @@ def wait_until_gone(folder: Path) -> list[psutil.Process]:
     [
         "logs/prepare_data.log",
         "logs/cdk-bootstrap.log",
-        "aws/training-jobs/*/root/checkpoints/step-*",
+        "aws/training-jobs/*/*/checkpoints/step-*",
     ],
 )
 def test_an_interrupted_demo_leaves_no_process_and_says_so(
