@@ -10,11 +10,10 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.metrics import LINE_EVENT, LINE_KEY, METRICS
 
-NAMESPACE_OF_JOBS: Final = "/aws/sagemaker/TrainingJobs"
-"""CloudWatch namespace of training jobs, and the name of the log group of their containers."""
 DEFAULT_PERIOD: Final = Duration.minutes(5)
 GPU_PERCENT_MAXIMUM: Final = 100 * P6_B200.gpus
 """SageMaker adds up the percentages of an instance's GPUs."""

@@ -13,9 +13,8 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
-from cdk_blackwell.infrastructure.dashboard import NAMESPACE_OF_JOBS
 from cdk_blackwell.infrastructure.training_image import TrainingImage
-from cdk_blackwell.planning.contracts import METRICS_NAMESPACE
+from cdk_blackwell.planning.contracts import METRICS_NAMESPACE, NAMESPACE_OF_JOBS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -237,6 +237,9 @@ class Failure:
 METRICS_NAMESPACE: Final = "CdkBlackwell"
 
 
+NAMESPACE_OF_JOBS: Final = "/aws/sagemaker/TrainingJobs"
+"""CloudWatch namespace of training jobs, and the name of the log group of their containers."""
+
 STACK_OUTPUT_PREFIX: Final = "CdkBlackwell"
 
 

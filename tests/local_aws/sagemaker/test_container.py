@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cdk_blackwell.local.sagemaker import channels
-from cdk_blackwell.local.sagemaker.logs import LOG_GROUP
+from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS
 from tests.local_aws.sagemaker.embedded import BUCKET, Sagemaker, python, s3_channel
 
 
@@ -170,10 +170,10 @@ def test_output_goes_to_cloudwatch_logs_and_metrics_are_found_in_it(sagemaker: S
     job = sagemaker.run("", AlgorithmSpecification=algorithm)
     logs = sagemaker.client("logs")
     (stream,) = logs.describe_log_streams(
-        logGroupName=LOG_GROUP, logStreamNamePrefix="job/algo-1-"
+        logGroupName=NAMESPACE_OF_JOBS, logStreamNamePrefix="job/algo-1-"
     )["logStreams"]
     events = logs.get_log_events(
-        logGroupName=LOG_GROUP, logStreamName=stream["logStreamName"], startFromHead=True
+        logGroupName=NAMESPACE_OF_JOBS, logStreamName=stream["logStreamName"], startFromHead=True
     )["events"]
     assert [event["message"] for event in events] == [
         '{"loss": 9.5}',

@@ -14,10 +14,9 @@ import psutil
 
 from cdk_blackwell.cli.errors import AwsRefusedError
 from cdk_blackwell.local.aws import LocalAws
-from cdk_blackwell.planning.contracts import PROGRESS_FILE, RunLocation
+from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS, PROGRESS_FILE, RunLocation
 from cdk_blackwell.planning.metrics import LINE_KEY, LINE_METRICS
 
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 POLL_SECONDS = 0.5
 SILENCE_SECONDS = 300.0
 """A run that shows no new step and no new state for this long is given up."""
@@ -105,13 +104,13 @@ class RunWatcher:
 
     def _read_log(self, attempt: Attempt) -> None:
         streams = self._logs.describe_log_streams(
-            logGroupName=LOG_GROUP, logStreamNamePrefix=f"{attempt.name}/algo-1-"
+            logGroupName=NAMESPACE_OF_JOBS, logStreamNamePrefix=f"{attempt.name}/algo-1-"
         )["logStreams"]
         for stream in streams:
             while True:
                 token = {"nextToken": attempt._log_token} if attempt._log_token else {}
                 page = self._logs.get_log_events(
-                    logGroupName=LOG_GROUP,
+                    logGroupName=NAMESPACE_OF_JOBS,
                     logStreamName=stream["logStreamName"],
                     startFromHead=True,
                     **token,

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-LOG_GROUP: Final = "/aws/sagemaker/TrainingJobs"
+from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS
+
 BATCH_EVENTS: Final = 10_000
 BATCH_BYTES: Final = 1_000_000
 EVENT_BYTES: Final = 250_000
@@ -49,17 +50,17 @@ class LogPump:
             self._open()
         now = int(time.time() * 1000)
         self._logs.put_log_events(
-            logGroupName=LOG_GROUP,
+            logGroupName=NAMESPACE_OF_JOBS,
             logStreamName=self._stream,
             logEvents=[{"timestamp": now, "message": message} for message in messages],
         )
 
     def _open(self) -> None:
         for create, arguments in (
-            (self._logs.create_log_group, {"logGroupName": LOG_GROUP}),
+            (self._logs.create_log_group, {"logGroupName": NAMESPACE_OF_JOBS}),
             (
                 self._logs.create_log_stream,
-                {"logGroupName": LOG_GROUP, "logStreamName": self._stream},
+                {"logGroupName": NAMESPACE_OF_JOBS, "logStreamName": self._stream},
             ),
         ):
             try:
