@@ -120,13 +120,18 @@ def definition(**changes: Any) -> JobDefinition:
                     "epsilon": 1e-8,
                     "weight_decay": 0.1,
                     "gradient_clip_norm": 1.0,
+                    "implementation": "fused",
                 },
+                "batch_growth": [],
             },
             "layout": {
                 "shard_gpus": 8,
                 "replicas": 1,
                 "context_parallel": 1,
                 "tensor_parallel": 1,
+                "ulysses": 1,
+                "reshard_after_forward": True,
+                "gradient_sync": "micro_batch",
             },
             "data": {
                 "channel": "dataset",

@@ -104,7 +104,7 @@ def test_without_a_price_no_cost_is_invented() -> None:
         ({"overrides": RecipeOverrides(activation_checkpointing="some")}, "every:K"),
         ({"overrides": RecipeOverrides(micro_batch_size=128)}, r"use micro_batch_size \d+ \("),
         ({"overrides": RecipeOverrides(activation_checkpointing=4)}, "every:K"),  # type: ignore
-        ({"overrides": RecipeOverrides(precision="fp8")}, "bf16, fp32"),  # type: ignore
+        ({"overrides": RecipeOverrides(precision="fp4")}, "bf16, fp32"),  # type: ignore
         ({"overrides": RecipeOverrides(seed=-1)}, "seed is -1"),
         ({"overrides": RecipeOverrides(compile=1)}, "compile is 1"),  # type: ignore
         ({"overrides": RecipeOverrides(optimizer=1)}, "give an Optimizer"),  # type: ignore
@@ -178,6 +178,9 @@ def test_the_printed_object_has_the_documented_keys() -> None:
         "replicas": 1,
         "context_parallel": 1,
         "tensor_parallel": 1,
+        "ulysses": 1,
+        "reshard_after_forward": True,
+        "gradient_sync": "micro_batch",
     }
 
 

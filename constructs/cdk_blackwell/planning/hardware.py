@@ -29,7 +29,11 @@ P6_B200: Final = Node(
     # 192 GB decimal are 179 GiB; torch sees 178.35 of them (published torchao and torchtitan runs).
     visible_gib=178.35,
     # NVIDIA's dense figures; FP32 matrix products run as TF32, half the BF16 rate.
-    peak_flops={"bf16": 2250 * TERA, "fp32": 1125 * TERA},
+    peak_flops={
+        "bf16": 2250 * TERA,
+        "fp32": 1125 * TERA,
+        **dict.fromkeys(("fp8", "fp8_rowwise", "mxfp8"), 4500 * TERA),
+    },
     # NVIDIA: 8 TB/s nominal.
     hbm_bytes_per_second=8e12,
     # AWS: 8 x 400 Gbps a node.

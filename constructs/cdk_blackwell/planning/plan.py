@@ -18,7 +18,7 @@ from cdk_blackwell.planning.recipes import (
     SMALL_TIER_PARAMETERS,
     RecipeOverrides,
 )
-from cdk_blackwell.planning.run_spec import Layout, Recipe
+from cdk_blackwell.planning.run_spec import Layout, Recipe, plain
 from cdk_blackwell.planning.throughput import ThroughputEstimate, estimate_throughput
 
 MAXIMUM_TOKENS: Final = 10**15
@@ -47,7 +47,7 @@ class Plan:
         return {
             "model": {**asdict(self.model), "parameters": self.model.parameter_count},
             "tier": self.tier,
-            "recipe": asdict(self.recipe),
+            "recipe": plain(asdict(self.recipe)),
             "layout": asdict(self.layout),
             "micro_batch_size": self.recipe.micro_batch_size,
             "activation_checkpointing": self.recipe.activation_checkpointing,

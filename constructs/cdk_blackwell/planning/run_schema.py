@@ -26,6 +26,8 @@ def _schema(hint: Any) -> dict[str, Any]:
         return {"enum": list(get_args(hint))}
     if origin in (Union, UnionType):
         return {"anyOf": [_schema(option) for option in get_args(hint)]}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(get_args(hint)[0])}
     if hint is type(None):
         return {"type": "null"}
     if is_dataclass(hint):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from itertools import pairwise
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -21,7 +22,14 @@ from cdk_blackwell.planning.contracts import (
 )
 from cdk_blackwell.planning.model_shape import ModelShape
 
-Precision = Literal["bf16", "fp32"]
+Precision = Literal["bf16", "fp32", "fp8", "fp8_rowwise", "mxfp8"]
+"""Of the blocks' matrix products; embedding, norms and head are bf16 at least, weights fp32.
+
+``fp8`` scales whole tensors and gathers weights in 8 bits; ``fp8_rowwise`` scales rows and gathers
+in 16; ``mxfp8`` scales groups of 32 numbers, which only Blackwell's tensor cores do.
+"""
+OptimizerImplementation = Literal["fused", "foreach"]
+GradientSync = Literal["micro_batch", "step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +46,8 @@ class Optimizer:
     weight_decay: float
     """Applied to matrices only, never to norms, biases or embeddings."""
     gradient_clip_norm: float
+    implementation: OptimizerImplementation = "fused"
+    """``foreach`` updates all parameters at once and needs a further fp32 copy of them."""
 
     def __post_init__(self) -> None:
         _check_range(self, "peak_learning_rate", above=0, most=1)
@@ -60,7 +70,8 @@ class Recipe:
     global_batch_tokens: int
     """Tokens per optimizer step over all ranks; a multiple of ``sequence_length``."""
     micro_batch_size: int
-    """Largest number of sequences per rank and forward pass; accumulation makes up the rest."""
+    """Sequences per data-parallel rank and forward pass at the start; accumulation does the rest.
+    """
     activation_checkpointing: str
     """``none``, ``selective``, ``full`` or ``every:K`` (every K-th block in full)."""
     loss_chunks: int
@@ -69,6 +80,9 @@ class Recipe:
     """torch.compile per block; ignored on CPU."""
     seed: int
     optimizer: Optimizer
+    batch_growth: tuple[int, ...] = ()
+    """Larger micro-batches to grow to, in order, while measured memory allows; each divides the
+    sequences that a data-parallel rank has per step, so the global batch never changes."""
 
     def __post_init__(self) -> None:
         for name in ("sequence_length", "global_batch_tokens", "micro_batch_size", "loss_chunks"):
@@ -80,21 +94,57 @@ class Recipe:
                 f"global_batch_tokens is {self.global_batch_tokens}; it must be a multiple of "
                 f"sequence_length {self.sequence_length}"
             )
+        sizes = (self.micro_batch_size, *self.batch_growth)
+        if any(later <= earlier for earlier, later in pairwise(sizes)):
+            raise ValueError(
+                f"batch_growth is {list(self.batch_growth)}; every size must be larger than the "
+                f"one before it, beginning above micro_batch_size {self.micro_batch_size}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How ranks divide the work: ``shard_gpus * replicas`` is the number of GPUs."""
+    """How ranks divide the work."""
 
     shard_gpus: int
-    """Ranks that share one copy of the parameters (context parallel ranks counted in)."""
+    """Ranks that share one copy of the parameters (context-parallel ranks counted in)."""
     replicas: int
+    """Copies of the parameters, reduced once per step (HSDP)."""
     context_parallel: int
+    """Ranks that share one sequence."""
     tensor_parallel: int
+    """Ranks that share each matrix; multiplies the number of GPUs."""
+    ulysses: int = 1
+    """Ranks of a context-parallel group that exchange heads for tokens; the remaining factor
+    ``context_parallel // ulysses`` gathers keys and values."""
+    reshard_after_forward: bool = True
+    """False keeps the gathered weights from the first micro-batch of a step to the last."""
+    gradient_sync: GradientSync = "micro_batch"
+    """``step`` accumulates whole fp32 gradients on every rank and reduces them once per step."""
 
     def __post_init__(self) -> None:
-        for name in ("shard_gpus", "replicas", "context_parallel", "tensor_parallel"):
+        for name in ("shard_gpus", "replicas", "context_parallel", "tensor_parallel", "ulysses"):
             _check_range(self, name, least=1)
+        if self.shard_gpus % self.context_parallel:
+            raise ValueError(
+                f"context_parallel is {self.context_parallel}; it must divide shard_gpus "
+                f"{self.shard_gpus}"
+            )
+        if self.context_parallel % self.ulysses:
+            raise ValueError(
+                f"ulysses is {self.ulysses}; it must divide context_parallel "
+                f"{self.context_parallel}"
+            )
+
+    @property
+    def gpus(self) -> int:
+        """Ranks in all."""
+        return self.shard_gpus * self.replicas * self.tensor_parallel
+
+    @property
+    def data_parallel(self) -> int:
+        """Ranks that read different sequences."""
+        return self.shard_gpus * self.replicas // self.context_parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +224,7 @@ class RunSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return asdict(self)
+        return {key: plain(value) for key, value in asdict(self).items()}
 
     def to_json(self) -> str:
         """Indented JSON with sorted keys, so that equal runs give equal bytes."""
@@ -243,6 +293,15 @@ def _check_range(
         raise ValueError(f"{name} is {value!r}; it must be {' and '.join(broken)}")
 
 
+def plain(value: Any) -> Any:
+    """The same with lists for tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
 def read_dataclass(kind: Any, value: Any, where: str) -> Any:
     """Build dataclass ``kind`` from a JSON object, refusing unknown, missing and mistyped keys.
 
@@ -279,6 +338,11 @@ def _read(hint: Any, value: Any, where: str) -> Any:
             return None
         (inner,) = (option for option in get_args(hint) if option is not type(None))
         return _read(inner, value, where)
+    if origin is tuple:
+        # Only tuple[X, ...] is used; JSON has lists.
+        if not isinstance(value, (list, tuple)):
+            raise ValueError(f"{where} must be a list, got {value!r}")
+        return tuple(_read(get_args(hint)[0], item, where) for item in value)
     if origin is dict:
         if not isinstance(value, dict):
             raise ValueError(f"{where} must be an object, got {value!r}")
