@@ -3,33 +3,107 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cdk_blackwell.planning.hugging_face_families import FAMILIES
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.presets import PRESETS
 
 LLAMA = ModelShape.preset("llama-3.2-1b")
 
 
-@pytest.mark.parametrize("name", ModelShape.preset_names())
-def test_parameters_are_counted_as_transformers_counts_them(name: str) -> None:
+@pytest.mark.parametrize("name", PRESETS)
+def test_parameters_are_counted_as_transformers_and_the_publisher_count_them(name: str) -> None:
     import torch
-    from transformers import AutoModelForCausalLM, LlamaConfig
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    shape = ModelShape.preset(name)
+    shape = PRESETS[name].shape
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(LlamaConfig(**shape.to_hugging_face_config()))
+        model = AutoModelForCausalLM.from_config(
+            AutoConfig.for_model(**shape.to_hugging_face_config())
+        )
     assert shape.parameter_count == sum(p.numel() for p in model.parameters())
+    assert PRESETS[name].published_parameters in (shape.parameter_count, None)
+
+
+def test_the_one_shape_that_nobody_published_says_so() -> None:
+    assert [name for name, preset in PRESETS.items() if preset.repository is None] == [
+        "llama-3-64b"
+    ]
 
 
 @pytest.mark.parametrize("name", ModelShape.preset_names())
 def test_a_config_survives_the_round_trip(name: str) -> None:
     shape = ModelShape.preset(name)
-    config = shape.to_hugging_face_config()
+    config = json.loads(json.dumps(shape.to_hugging_face_config()))
     assert ModelShape.from_hugging_face_config(config, name=name) == shape
+
+
+@pytest.mark.parametrize(
+    ("name", "model_type", "architecture"),
+    [
+        ("llama-3.1-8b", "llama", "LlamaForCausalLM"),
+        ("mistral-7b", "llama", "LlamaForCausalLM"),
+        ("qwen2.5-7b", "qwen2", "Qwen2ForCausalLM"),
+        ("qwen3-8b", "qwen3", "Qwen3ForCausalLM"),
+        ("olmo-2-7b", "olmo2", "Olmo2ForCausalLM"),
+    ],
+)
+def test_the_family_of_a_config_follows_from_the_fields(
+    name: str, model_type: str, architecture: str
+) -> None:
+    config = ModelShape.preset(name).to_hugging_face_config()
+    assert (config["model_type"], config["architectures"]) == (model_type, [architecture])
+
+
+def test_a_width_that_its_heads_do_not_divide_is_written_as_mistral() -> None:
+    """transformers refuses such a Llama, and Mistral is the same decoder."""
+    config = replace(LLAMA, num_attention_heads=24).to_hugging_face_config()
+    assert (config["model_type"], config["sliding_window"]) == ("mistral", None)
+    assert ModelShape.from_hugging_face_config(config).num_attention_heads == 24
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_keys_left_out_mean_what_transformers_takes_them_for(model_type: str) -> None:
+    from transformers import AutoConfig
+
+    family = FAMILIES[model_type]
+    least = {
+        "model_type": model_type,
+        "vocab_size": 1000,
+        "hidden_size": 4096,
+        "intermediate_size": 100,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 64,
+        "max_position_embeddings": 4096,
+    }
+    theirs = AutoConfig.for_model(**least)
+    ours = ModelShape.from_hugging_face_config(least)
+    assert ours.num_key_value_heads == theirs.num_key_value_heads
+    assert ours.head_dim == getattr(theirs, "head_dim", 4096 // 64)
+    assert ours.rms_norm_eps == theirs.rms_norm_eps
+    assert ours.rope_theta == theirs.rope_parameters["rope_theta"]
+    assert ours.tie_word_embeddings == theirs.tie_word_embeddings
+    assert family.matches(ours)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["qwen2.5-7b", "Qwen/Qwen2.5-7B", "Qwen 2.5 7B", "QWEN2_5-7b"],
+)
+def test_a_preset_is_found_by_any_usual_spelling(name: str) -> None:
+    assert ModelShape.preset(name).name == "qwen2.5-7b"
+
+
+def test_every_preset_is_found_by_its_own_name_and_its_repository() -> None:
+    for name, preset in PRESETS.items():
+        assert ModelShape.preset(name) is preset.shape
+        assert ModelShape.preset(preset.repository or name) is preset.shape
 
 
 def test_configs_of_older_transformers_are_read(tmp_path: Path) -> None:
@@ -55,9 +129,15 @@ def test_configs_of_older_transformers_are_read(tmp_path: Path) -> None:
         ({"model_type": "t5"}, "encoder-decoder"),
         ({"model_type": "mllama"}, "multimodal"),
         ({"model_type": "mamba"}, "model_type 'mamba'.*recurrent"),
-        ({"model_type": "qwen2"}, "biases on queries"),
-        ({"model_type": "qwen3"}, "normalises its queries"),
-        ({"model_type": "unheard"}, "model_type 'unheard'; supported: llama, mistral"),
+        ({"model_type": "qwen3_moe"}, "mixture of experts"),
+        ({"model_type": "glm4_moe"}, "mixture of experts"),
+        ({"model_type": "qwen2_5_vl"}, "multimodal"),
+        ({"model_type": "olmo3"}, "blocks differ in attention window"),
+        ({"model_type": "gemma2"}, "another make"),
+        ({"model_type": "unheard"}, "model_type 'unheard'; supported: llama, mistral, qwen2, qw"),
+        ({"attention_bias": True}, "a bias on the attention output"),
+        ({"attention_bias": True, "model_type": "qwen3"}, "a bias on the attention output"),
+        ({"mlp_bias": True}, "feed-forward biases"),
         ({"model_type": None}, "model_type None"),
         ({"rope_parameters": [1]}, "rope_parameters.*an object is needed"),
         ({"hidden_size": 2049, "head_dim": None}, "not a whole number"),
@@ -69,6 +149,12 @@ def test_configs_of_older_transformers_are_read(tmp_path: Path) -> None:
         ({"num_hidden_layers": 2.5}, "num_hidden_layers is 2.5"),
         ({"num_key_value_heads": 5}, "does not divide"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "yarn"),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, "rope scaling 'linear'"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, "rope scaling 'dynamic'"),
+        ({"rope_scaling": {"type": "default"}}, "disagree.*factor=32"),
+        ({"rope_theta": 1e4}, "disagree"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "blocks differ in rotary"),
+        ({"partial_rotary_factor": 0.5}, "only a part of each head"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "factor"),
     ],
 )
@@ -107,6 +193,9 @@ def test_an_unknown_preset_lists_the_known_ones() -> None:
         {"vocab_size": True},
         {"name": ""},
         {"rope_scaling": {"factor": 8}},
+        {"attention_bias": 1},
+        {"qk_norm": "heads"},
+        {"norm_placement": "both"},
     ],
 )
 def test_impossible_values_are_refused(change: dict[str, Any]) -> None:
@@ -135,25 +224,46 @@ def test_impossible_rope_scaling_is_refused(change: dict[str, Any], words: str) 
         ModelShape.from_hugging_face_config(config)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("llama-3.2-1b", 1_235_814_400),
-        ("llama-3.2-3b", 3_212_749_824),
-        ("llama-2-7b", 6_738_415_616),
-        ("mistral-7b", 7_248_023_552),
-        ("llama-3.1-8b", 8_030_261_248),
-        ("llama-2-13b", 13_015_864_320),
-        ("mistral-small-24b", 23_572_403_200),
-        ("yi-34b", 34_388_917_248),
-    ],
-)
-def test_presets_have_the_familiar_number_of_parameters(name: str, parameters: int) -> None:
-    assert ModelShape.preset(name).parameter_count == parameters
-
-
 def test_a_mistral_config_is_read_and_its_window_ignored_with_a_warning() -> None:
     config = {**LLAMA.to_hugging_face_config(), "model_type": "mistral", "sliding_window": None}
     assert ModelShape.from_hugging_face_config(config, name=LLAMA.name) == LLAMA
     with pytest.warns(UserWarning, match="sliding_window 4096"):
         ModelShape.from_hugging_face_config({**config, "sliding_window": 4096})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attention_bias": True, "qk_norm": "head"},
+        {"qk_norm": "full"},
+        {"norm_placement": "post"},
+        {"qk_norm": "head", "norm_placement": "post"},
+    ],
+)
+def test_a_mixture_of_families_is_refused_with_the_ones_there_are(change: dict[str, Any]) -> None:
+    words = r"no family has together.*\(qwen2\).*qk_norm head.*\(qwen3\).*post \(olmo2\)"
+    with pytest.raises(ValueError, match=words):
+        replace(LLAMA, **change)
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "qwen3-8b"])
+def test_a_qwen_window_counts_only_when_switched_on(name: str) -> None:
+    shape = ModelShape.preset(name)
+    config = {**shape.to_hugging_face_config(), "sliding_window": 4096}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ModelShape.from_hugging_face_config(config, name=name) == shape
+    with pytest.warns(UserWarning, match="sliding_window 4096"):
+        ModelShape.from_hugging_face_config({**config, "use_sliding_window": True})
+
+
+def test_a_window_as_long_as_the_model_reads_is_no_window() -> None:
+    config = {**LLAMA.to_hugging_face_config(), "model_type": "mistral"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ModelShape.from_hugging_face_config({**config, "sliding_window": 131_072})
+
+
+def test_the_name_may_be_a_long_path() -> None:
+    config = {**LLAMA.to_hugging_face_config(), "_name_or_path": "/models/" * 50 + "mine"}
+    assert ModelShape.from_hugging_face_config(config).name.endswith("/models/mine")

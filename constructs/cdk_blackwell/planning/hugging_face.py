@@ -9,85 +9,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from cdk_blackwell.planning.model_shape import ModelShape, RopeScaling
+from cdk_blackwell.planning.hugging_face_families import family_of
+from cdk_blackwell.planning.hugging_face_refusals import check_config
+from cdk_blackwell.planning.model_shape import MAXIMUM_NAME_LENGTH, ModelShape, RopeScaling
 
-SUPPORTED_TYPES: Final = ("llama", "mistral")
-"""Families whose decoder is exactly this library's; Mistral differs in its window alone."""
-
-REFUSED_KEYS: Final = {
-    "num_local_experts": "a mixture of experts",
-    "num_experts": "a mixture of experts",
-    "n_routed_experts": "a mixture of experts",
-    "moe_num_experts": "a mixture of experts",
-    "vision_config": "a multimodal model",
-    "audio_config": "a multimodal model",
-    "text_config": "a multimodal model",
-    "is_encoder_decoder": "an encoder-decoder model",
-    "quantization_config": "a quantised checkpoint",
-    "attention_bias": "a model with attention biases",
-    "mlp_bias": "a model with feed-forward biases",
-}
-"""Keys that, when set, name a kind of model the trainer does not have."""
-
-_EXPERTS = "a mixture of experts"
-_ENCODER = "an encoder"
-_BOTH = "an encoder-decoder model"
-_MULTIMODAL = "a multimodal model"
-REFUSED_TYPES: Final = {
-    **dict.fromkeys(
-        (
-            "dbrx",
-            "deepseek_v2",
-            "deepseek_v3",
-            "gpt_oss",
-            "granitemoe",
-            "jamba",
-            "mixtral",
-            "olmoe",
-            "phimoe",
-            "qwen2_moe",
-            "qwen3_moe",
-        ),
-        _EXPERTS,
-    ),
-    **dict.fromkeys(
-        ("albert", "bert", "deberta-v2", "distilbert", "electra", "modernbert", "roberta"),
-        _ENCODER,
-    ),
-    **dict.fromkeys(("bart", "mbart", "mt5", "pegasus", "t5", "whisper"), _BOTH),
-    **dict.fromkeys(
-        (
-            "clip",
-            "gemma3",
-            "idefics3",
-            "llama4",
-            "llava",
-            "mistral3",
-            "mllama",
-            "paligemma",
-            "qwen2_5_vl",
-            "qwen2_vl",
-            "qwen3_vl",
-        ),
-        _MULTIMODAL,
-    ),
-    **dict.fromkeys(
-        ("falcon_mamba", "mamba", "mamba2", "rwkv", "recurrent_gemma"), "a recurrent model"
-    ),
-    "qwen2": "a decoder with biases on queries, keys and values",
-    **dict.fromkeys(("olmo2", "olmo3", "qwen3"), "a decoder that normalises its queries and keys"),
-    **dict.fromkeys(("gpt2", "gpt_neox", "gptj", "opt"), "a decoder without RMSNorm and SwiGLU"),
-    **dict.fromkeys(
-        ("cohere", "gemma", "gemma2", "gemma3_text", "granite", "olmo", "phi", "phi3"),
-        "a decoder of another make",
-    ),
-}
-"""Well-known families by what the trainer lacks for them."""
-
-_REFUSAL: Final = (
-    "which this library does not train; give a dense decoder of the "
-    f"{' or '.join(SUPPORTED_TYPES)} family"
-)
+LLAMA_DEFAULTS: Final = {"rms_norm_eps": 1e-6, "tie_word_embeddings": False}
+"""What ``transformers`` assumes where a config leaves a key out; a family may differ."""
+DEFAULT_ROPE_THETA: Final = 10_000.0
+"""The same for the rotary base, in all families read here."""
+ROPE_KEYS: Final = ("rope_parameters", "rope_scaling")
 
 
 def read_config(source: str | Path | Mapping[str, Any], *, name: str | None) -> ModelShape:
@@ -110,30 +40,10 @@ def read_config(source: str | Path | Mapping[str, Any], *, name: str | None) -> 
     return _read(config, where=f"the model config {path}", name=name)
 
 
-def _read(config: Mapping[str, Any], *, where: str, name: str | None) -> ModelShape:
-    model_type = str(config.get("model_type"))
-    if model_type in REFUSED_TYPES:
-        raise ValueError(
-            f"{where} has model_type {model_type!r}: it is {REFUSED_TYPES[model_type]}, {_REFUSAL}"
-        )
-    for key, kind in REFUSED_KEYS.items():
-        if config.get(key):
-            raise ValueError(
-                f"{where} has {key} = {str(config[key])[:60]}: it is {kind}, {_REFUSAL}"
-            )
-    if model_type not in SUPPORTED_TYPES:
-        raise ValueError(
-            f"{where} has model_type {config.get('model_type')!r}; supported: "
-            f"{', '.join(SUPPORTED_TYPES)}"
-        )
-    if model_type == "mistral" and config.get("sliding_window") is not None:
-        warnings.warn(
-            f"{where} has sliding_window {config['sliding_window']}: it is ignored, every token "
-            "attends to all before it",
-            stacklevel=4,
-        )
-    if config.get("hidden_act", "silu") != "silu":
-        raise ValueError(f"{where} has hidden_act {config['hidden_act']!r}; supported: silu")
+def _read(given: Mapping[str, Any], *, where: str, name: str | None) -> ModelShape:
+    family = check_config(given, where)
+    config = {**LLAMA_DEFAULTS, **family.defaults, **given}
+    _warn_of_window(config, where)
 
     def need(key: str) -> Any:
         if config.get(key) is None:
@@ -141,10 +51,11 @@ def _read(config: Mapping[str, Any], *, where: str, name: str | None) -> ModelSh
         return config[key]
 
     heads, hidden = need("num_attention_heads"), need("hidden_size")
-    rope = _read_rope(config, where)
+    own_name = str(config.get("_name_or_path") or config.get("name") or family.model_type)
     try:
+        rope_theta, rope_scaling = _read_rope(config)
         return ModelShape(
-            name=name or str(config.get("_name_or_path") or config.get("name") or model_type),
+            name=name or own_name[-MAXIMUM_NAME_LENGTH:],
             vocab_size=need("vocab_size"),
             hidden_size=hidden,
             intermediate_size=need("intermediate_size"),
@@ -153,22 +64,69 @@ def _read(config: Mapping[str, Any], *, where: str, name: str | None) -> ModelSh
             num_key_value_heads=config.get("num_key_value_heads") or heads,
             head_dim=config.get("head_dim") or _divide(hidden, heads),
             max_position_embeddings=need("max_position_embeddings"),
-            rope_theta=_as_float(rope["rope_theta"]),
-            rms_norm_eps=_as_float(config.get("rms_norm_eps", 1e-6)),
-            tie_word_embeddings=config.get("tie_word_embeddings", False),
-            rope_scaling=_read_scaling(rope),
+            rope_theta=rope_theta,
+            rms_norm_eps=_as_float(config["rms_norm_eps"]),
+            tie_word_embeddings=config["tie_word_embeddings"],
+            rope_scaling=rope_scaling,
+            attention_bias=family.attention_bias,
+            qk_norm=family.qk_norm,
+            norm_placement=family.norm_placement,
         )
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
 
 
-def _read_rope(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """One object, as transformers 5 writes; older versions write rope_theta and rope_scaling."""
-    for key in ("rope_parameters", "rope_scaling"):
-        if not isinstance(config.get(key) or {}, Mapping):
-            raise ValueError(f"{where} has {key} {str(config[key])[:60]!r}; an object is needed")
-    old = {"rope_theta": config.get("rope_theta", 10_000.0), **(config.get("rope_scaling") or {})}
-    return {**old, **(config.get("rope_parameters") or {})}
+def _warn_of_window(config: Mapping[str, Any], where: str) -> None:
+    """Windows are ignored: a longer view costs time, and takes nothing from the model."""
+    window = config.get("sliding_window")
+    # Qwen's window counts only when switched on; Mistral's, which has no switch, always.
+    if window is None or not config.get("use_sliding_window", True):
+        return
+    longest = config.get("max_position_embeddings")
+    if isinstance(window, int) and isinstance(longest, int) and window >= longest:
+        return
+    warnings.warn(
+        f"{where} has sliding_window {window}: it is ignored, every token attends to all before it",
+        stacklevel=5,
+    )
+
+
+def _read_rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
+    """Base and stretching: one object as transformers 5 writes, or two keys as older versions do.
+
+    Where both are given they must agree, since readers differ in which one they believe.
+    """
+    written = [_rope_object(config, key) for key in ROPE_KEYS if config.get(key)]
+    thetas = {
+        _as_float(rope["rope_theta"])
+        for rope in (config, *written)
+        if rope.get("rope_theta") is not None
+    }
+    scalings = {_read_scaling(rope) for rope in written}
+    if len(thetas) > 1 or len(scalings) > 1:
+        raise ValueError(
+            f"rope_parameters, rope_theta and rope_scaling disagree: bases {sorted(thetas)}, "
+            f"scalings {', '.join(map(str, scalings))}"
+        )
+    return next(iter(thetas), DEFAULT_ROPE_THETA), next(iter(scalings), None)
+
+
+def _rope_object(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    rope = config[key]
+    if not isinstance(rope, Mapping):
+        raise ValueError(f"{key} is {str(rope)[:60]!r}; an object is needed")
+    if any(isinstance(inner, Mapping) for inner in rope.values()):
+        raise ValueError(
+            f"{key} has an object for each kind of block: it is a decoder whose blocks differ in "
+            "rotary frequencies, which this library does not train"
+        )
+    part = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if part not in (None, 1.0):
+        raise ValueError(
+            f"partial_rotary_factor is {part!r}: it is a decoder that rotates only a part of each "
+            "head, which this library does not train"
+        )
+    return rope
 
 
 def _divide(hidden: Any, heads: Any) -> Any:
@@ -186,7 +144,10 @@ def _read_scaling(rope: Mapping[str, Any]) -> RopeScaling | None:
     if kind == "default":
         return None
     if kind != "llama3":
-        raise ValueError(f"rope scaling {kind!r} is not supported; supported: llama3")
+        raise ValueError(
+            f"rope scaling {kind!r} is not supported; supported: llama3, or none at all, which "
+            "trains the model as it was before its context was stretched"
+        )
     missing = [field.name for field in fields(RopeScaling) if field.name not in rope]
     if missing:
         raise ValueError(f"llama3 rope scaling lacks {missing[0]}")
@@ -204,21 +165,18 @@ def _as_float(value: Any) -> Any:
 
 
 def write_config(shape: ModelShape) -> dict[str, Any]:
-    """See ``ModelShape.to_hugging_face_config``."""
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": shape.rope_theta}
-    if shape.rope_scaling is not None:
-        rope |= {
-            "rope_type": "llama3",
-            "factor": shape.rope_scaling.factor,
-            "low_freq_factor": shape.rope_scaling.low_freq_factor,
-            "high_freq_factor": shape.rope_scaling.high_freq_factor,
-            "original_max_position_embeddings": (
-                shape.rope_scaling.original_max_position_embeddings
-            ),
-        }
+    """See ``ModelShape.to_hugging_face_config``.
+
+    The rotary base and its stretching are written twice, as transformers 5 and as older versions
+    (and programs built on them) read them: those would silently assume a base of 10,000.
+    """
+    family = family_of(
+        shape, heads_divide_hidden=shape.hidden_size % shape.num_attention_heads == 0
+    )
+    scaling = _write_scaling(shape.rope_scaling)
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
         "name": shape.name,
         "vocab_size": shape.vocab_size,
         "hidden_size": shape.hidden_size,
@@ -230,8 +188,19 @@ def write_config(shape: ModelShape) -> dict[str, Any]:
         "hidden_act": "silu",
         "max_position_embeddings": shape.max_position_embeddings,
         "rms_norm_eps": shape.rms_norm_eps,
-        "rope_parameters": rope,
+        "rope_parameters": {
+            "rope_theta": shape.rope_theta,
+            **(scaling or {"rope_type": "default"}),
+        },
+        "rope_theta": shape.rope_theta,
+        "rope_scaling": scaling,
         "tie_word_embeddings": shape.tie_word_embeddings,
-        "attention_bias": False,
-        "mlp_bias": False,
+        **family.written,
     }
+
+
+def _write_scaling(scaling: RopeScaling | None) -> dict[str, Any] | None:
+    if scaling is None:
+        return None
+    values = {field.name: getattr(scaling, field.name) for field in fields(scaling)}
+    return {"rope_type": "llama3", **values}

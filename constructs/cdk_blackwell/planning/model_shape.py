@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
+
+from cdk_blackwell.planning.hugging_face_families import NormPlacement, QKNorm, check_family
 
 MAXIMUM_DIMENSION: Final = 10**7
 """Above any real vocabulary or width; catches slips such as 10**30."""
@@ -50,9 +52,10 @@ class RopeScaling:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """A Llama-family decoder: grouped-query attention, RoPE, RMSNorm and SwiGLU.
+    """A dense decoder: grouped-query attention, RoPE, RMSNorm and SwiGLU.
 
-    Raises ValueError, naming the field, for values that no such model can have.
+    As it stands a Llama or Mistral; the last three fields make it a Qwen 2 (and 2.5), Qwen 3 or
+    OLMo 2. Raises ValueError, naming the field, for values that no such model can have.
     """
 
     name: str
@@ -73,6 +76,14 @@ class ModelShape:
     """The output projection is the input embedding."""
     rope_scaling: RopeScaling | None = None
     """Llama 3's stretching of the rotary frequencies; None leaves them as they are."""
+    attention_bias: bool = False
+    """Biases on the query, key and value projections, never on the output (Qwen 2)."""
+    qk_norm: QKNorm = "none"
+    """RMSNorm of queries and keys before RoPE: ``head`` over each head's ``head_dim``, one weight
+    for all heads (Qwen 3); ``full`` over the whole projection (OLMo 2)."""
+    norm_placement: NormPlacement = "pre"
+    """``pre`` normalises what goes into attention and feed-forward, ``post`` what comes out of
+    them, before the residual is added (OLMo 2)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= MAXIMUM_NAME_LENGTH:
@@ -84,10 +95,15 @@ class ModelShape:
                 _check_whole("model", field.name, getattr(self, field.name))
         _check_number("model", "rope_theta", self.rope_theta, most=MAXIMUM_ROPE_THETA)
         _check_number("model", "rms_norm_eps", self.rms_norm_eps, most=1.0)
-        if not isinstance(self.tie_word_embeddings, bool):
-            raise ValueError(
-                f"model tie_word_embeddings is {self.tie_word_embeddings!r}; give true or false"
-            )
+        for name in ("tie_word_embeddings", "attention_bias"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"model {name} is {getattr(self, name)!r}; give true or false")
+        for name, kinds in (("qk_norm", QKNorm), ("norm_placement", NormPlacement)):
+            if getattr(self, name) not in get_args(kinds):
+                raise ValueError(
+                    f"model {name} is {getattr(self, name)!r}; allowed are "
+                    f"{', '.join(get_args(kinds))}"
+                )
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(
                 f"model num_attention_heads is {self.num_attention_heads}, which "
@@ -98,6 +114,7 @@ class ModelShape:
             raise ValueError(f"model head_dim is {self.head_dim}; RoPE needs an even number")
         if self.rope_scaling is not None and not isinstance(self.rope_scaling, RopeScaling):
             raise ValueError(f"model rope_scaling is {self.rope_scaling!r}; give a RopeScaling")
+        check_family(self)
 
     @property
     def key_value_size(self) -> int:
@@ -111,9 +128,15 @@ class ModelShape:
 
     @property
     def layer_parameter_count(self) -> int:
-        """Parameters of one block: attention, SwiGLU and two norms."""
-        h = self.hidden_size
-        attention = h * (2 * self.query_size + 2 * self.key_value_size)
+        """Parameters of one block: attention with its biases and norms, SwiGLU and two norms."""
+        h, q, k = self.hidden_size, self.query_size, self.key_value_size
+        attention = h * (2 * q + 2 * k)
+        if self.attention_bias:
+            attention += q + 2 * k
+        if self.qk_norm == "head":
+            attention += 2 * self.head_dim
+        elif self.qk_norm == "full":
+            attention += q + k
         return attention + 3 * h * self.intermediate_size + 2 * h
 
     @property
@@ -133,22 +156,21 @@ class ModelShape:
 
     @classmethod
     def preset_names(cls) -> tuple[str, ...]:
-        """Names that ``preset`` knows."""
+        """Names that ``preset`` knows, smallest model first."""
         from cdk_blackwell.planning.presets import PRESETS
 
         return tuple(PRESETS)
 
     @classmethod
     def preset(cls, name: str) -> ModelShape:
-        """A published model by name; ValueError lists the known ones."""
-        from cdk_blackwell.planning.presets import PRESETS
+        """A published model by name; ValueError lists the known ones.
 
-        if name not in PRESETS:
-            raise ValueError(
-                f"model {name!r} is not a preset; known are {', '.join(PRESETS)}; any other dense "
-                "Llama-family model can be given by its Hugging Face config.json"
-            )
-        return PRESETS[name]
+        Case and punctuation do not matter, and the name of its Hugging Face repository will do:
+        ``qwen2.5-7b``, ``Qwen 2.5 7B`` and ``Qwen/Qwen2.5-7B`` are the same.
+        """
+        from cdk_blackwell.planning.presets import find_preset
+
+        return find_preset(name)
 
     @classmethod
     def from_hugging_face_config(
@@ -160,7 +182,7 @@ class ModelShape:
         return read_config(source, name=name)
 
     def to_hugging_face_config(self) -> dict[str, Any]:
-        """A config that ``transformers`` loads as LlamaForCausalLM of the same shape."""
+        """A config that ``transformers`` loads as a model of the same shape and computation."""
         from cdk_blackwell.planning.hugging_face import write_config
 
         return write_config(self)
