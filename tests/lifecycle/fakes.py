@@ -189,6 +189,7 @@ class FakeSageMaker(Checked):
             "SecondaryStatus": "Training",
             "SecondaryStatusTransitions": [{"Status": "Starting"}, {"Status": "Training"}],
             "CreationTime": datetime.fromtimestamp(self.time.now(), UTC),
+            "TrainingStartTime": datetime.fromtimestamp(self.time.now(), UTC),
             "Request": request,
         }
         return {"TrainingJobArn": arn}
@@ -306,6 +307,25 @@ class FakeSns(Checked):
         assert len(arguments["Subject"]) <= 100
         self.messages.append(arguments)
         return {"MessageId": "1"}
+
+
+class FakeCloudWatch(Checked):
+    """GPU utilisation by host, as SageMaker files it: 0-800 on 8 GPUs."""
+
+    def __init__(self) -> None:
+        super().__init__("cloudwatch")
+        self.utilization: dict[str, list[float]] = {}
+
+    def get_metric_data(self, **arguments: Any) -> dict[str, Any]:
+        self.check("GetMetricData", **arguments)
+        results = []
+        for query in arguments["MetricDataQueries"]:
+            metric = query["MetricStat"]["Metric"]
+            assert metric["Namespace"] == "/aws/sagemaker/TrainingJobs"
+            assert metric["MetricName"] == "GPUUtilization"
+            (host,) = (each["Value"] for each in metric["Dimensions"])
+            results.append({"Id": query["Id"], "Values": self.utilization.get(host, [])})
+        return {"MetricDataResults": results}
 
 
 class FakeLambda(Checked):

@@ -8,7 +8,7 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.permissions import PERMISSIONS
 from tests.lifecycle.fakes import GROUP, error
-from tests.lifecycle.world import World
+from tests.lifecycle.world import PROGRESS, World
 
 ACTIONS = {
     "create_training_job": {"sagemaker:CreateTrainingJob", "sagemaker:AddTags", "iam:PassRole"},
@@ -34,6 +34,7 @@ ACTIONS = {
     "invoke": {"lambda:InvokeFunction"},
     "describe_security_groups": {"ec2:DescribeSecurityGroups"},
     "describe_network_interfaces": {"ec2:DescribeNetworkInterfaces"},
+    "get_metric_data": {"cloudwatch:GetMetricData"},
     "answer": set(),
 }
 """IAM actions by operation."""
@@ -47,6 +48,8 @@ def test_every_call_of_a_long_life_is_permitted_and_every_permission_is_used(
     world.cloudformation("Create", run_id="refused")
     world.gate.fail("create_training_job", error("InternalFailure", status=500), when="after")
     world.cloudformation("Update", run_id="a")
+    world.progress(100, stepped_at=PROGRESS.time)
+    world.sweep()
     world.fails(world.name("a"), "InternalServerError", step=100)
     world.sweep()
     world.ask("status")
@@ -59,9 +62,9 @@ def test_every_call_of_a_long_life_is_permitted_and_every_permission_is_used(
     assert called == granted
 
 
-def test_only_ec2_is_described_without_a_resource() -> None:
+def test_only_what_aws_does_not_limit_to_a_resource_is_allowed_without_one() -> None:
     wild = {permission.kind for permission in PERMISSIONS if "*" in permission.resources}
-    assert wild == {"network"}
+    assert wild == {"network", "utilization"}
 
 
 def test_resources_are_templates_with_known_names() -> None:

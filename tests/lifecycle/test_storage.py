@@ -23,6 +23,9 @@ WRITTEN = {
     "validation_loss": None,
     "last_complete_step": 900,
     "time": "2027-01-15T12:00:00+00:00",
+    "stepped_at": "2027-01-15T11:59:58+00:00",
+    "checkpointed_at": None,
+    "metrics": {"tokens_per_second": 250_000.0},
 }
 
 

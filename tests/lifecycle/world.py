@@ -36,6 +36,7 @@ from tests.lifecycle.fakes import (
     STACK,
     TABLE,
     TOPIC,
+    FakeCloudWatch,
     FakeEc2,
     FakeLambda,
     FakeSageMaker,
@@ -170,6 +171,7 @@ class World:
         self.ec2 = FakeEc2(self.time)
         self.sns = FakeSns()
         self.functions = FakeLambda()
+        self.cloudwatch = FakeCloudWatch()
         self.s3 = real_client("s3")
         self.dynamodb = real_client("dynamodb")
         self.answers: list[dict[str, Any]] = []
@@ -199,6 +201,7 @@ class World:
             "ec2": self.ec2,
             "sns": self.sns,
             "lambda": self.functions,
+            "cloudwatch": self.cloudwatch,
             "s3": self.s3,
             "dynamodb": self.dynamodb,
         }
@@ -337,10 +340,10 @@ class World:
         assert run is not None
         return run.state
 
-    def progress(self, step: int, run_id: str = "a") -> None:
+    def progress(self, step: int, run_id: str = "a", **more: Any) -> None:
         """The trainer reports its newest complete checkpoint."""
         where = RunLocation(bucket=CHECKPOINTS, job="pretrain", run_id=run_id)
-        body = replace(PROGRESS, last_complete_step=step).to_json()
+        body = replace(PROGRESS, last_complete_step=step, **more).to_json()
         self.s3.put_object(Bucket=where.bucket, Key=where.key(PROGRESS_FILE), Body=body.encode())
 
     def frozen(self, name: str, run_id: str = "a") -> bytes | None:

@@ -37,7 +37,17 @@ def test_progress_has_exactly_the_keys_of_the_contract() -> None:
         "validation_loss",
         "last_complete_step",
         "time",
+        "stepped_at",
+        "checkpointed_at",
+        "metrics",
     }
+
+
+def test_progress_of_an_earlier_version_is_still_read() -> None:
+    value = PROGRESS.to_dict()
+    for key in ("stepped_at", "checkpointed_at", "metrics"):
+        del value[key]
+    assert Progress.from_dict(value) == PROGRESS
 
 
 def test_a_marker_has_exactly_the_keys_of_the_contract() -> None:
@@ -79,8 +89,8 @@ def test_a_wrong_value_is_refused_by_name(
 
 
 @pytest.mark.parametrize("record", [PROGRESS, MARKER])
-def test_every_key_is_required(record: Progress | CompleteMarker) -> None:
-    for key in record.to_dict():
+def test_every_key_of_the_first_version_is_required(record: Progress | CompleteMarker) -> None:
+    for key in set(record.to_dict()) - {"stepped_at", "checkpointed_at", "metrics"}:
         value = {k: v for k, v in record.to_dict().items() if k != key}
         with pytest.raises(ValueError, match=key):
             type(record).from_dict(value)

@@ -71,6 +71,8 @@ class TrainingLoop:
     loss: float | None = None
     validation_loss: float | None = None
     gradient_norm: Tensor | None = None
+    stepped_at: str | None = None
+    checkpointed_at: str | None = None
 
     def run(self, step: int) -> Outcome:
         """Train from ``step`` completed steps to the end."""
@@ -85,6 +87,7 @@ class TrainingLoop:
             rate = learning_rate(step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer)
             interval.losses.append(self.train_step(self.stream.next_step(), rate))
             step += 1
+            self.stepped_at = utc_timestamp()
             self.ranks.advance(step)
             stop, save = agree(
                 self.world.maximum,
@@ -139,6 +142,10 @@ class TrainingLoop:
         self.loss = float(mean)
         norm = float(self.gradient_norm) if self.gradient_norm is not None else None
         if not math.isfinite(self.loss) or (norm is not None and not math.isfinite(norm)):
+            if self.progress:
+                # Waited for, so that the alarm on such a loss learns of it.
+                self.progress.write(self.state(step))
+                self.progress.close()
             raise user_error(
                 f"training diverged at step {step}: loss {self.loss}, gradient norm {norm}; lower "
                 f"peak_learning_rate ({self.spec.recipe.optimizer.peak_learning_rate:g}) or "
@@ -189,6 +196,7 @@ class TrainingLoop:
         if not math.isfinite(norm):
             raise user_error(f"training diverged at step {step}: gradient norm {norm}")
         self.checkpointer.save(self.model, self.optimizer, step=step, tokens=self.tokens(step))
+        self.checkpointed_at = utc_timestamp()
         self.report.event("checkpoint", step=step)
         if self.progress:
             self.progress.write(self.state(step))
@@ -203,4 +211,7 @@ class TrainingLoop:
             validation_loss=self.validation_loss,
             last_complete_step=self.checkpointer.last_complete_step,
             time=utc_timestamp(),
+            stepped_at=self.stepped_at,
+            checkpointed_at=self.checkpointed_at,
+            metrics=dict(self.report.latest),
         )

@@ -23,6 +23,8 @@ class Reporter:
 
     def __init__(self, world: World) -> None:
         self._speaks = world.is_first
+        self.latest: dict[str, float] = {}
+        """Newest value of every metric so far, by key; ``progress.json`` carries them."""
 
     def event(self, event: str, **details: Any) -> None:
         """Something happened."""
@@ -34,6 +36,7 @@ class Reporter:
         if unknown:
             raise KeyError(f"not in the metrics table: {sorted(unknown)}")
         known = {key: value for key, value in values.items() if value is not None}
+        self.latest |= known
         convention = {"flops_convention": FLOPS_CONVENTION} if "mfu" in known else {}
         self._print({LINE_KEY: LINE_METRICS, **known, **convention})
 

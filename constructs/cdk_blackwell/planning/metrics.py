@@ -1,7 +1,10 @@
-"""The trainer's metrics: names, units and meaning, in one table.
+"""The metrics of a run: names, units and meaning, in two tables.
 
 The trainer prints one JSON object a line, ``{"cdk_blackwell": "metrics", "step": 10, ...}``;
-metric definitions, alarms, the dashboard and the documentation are made from this table.
+SageMaker files its numbers under the name of the attempt. The newest of them also travel in
+``progress.json``, from which the run controller publishes them, with what only it knows
+(``RUN_METRICS``), under dimensions that outlive a run's name. Metric definitions, alarms, the
+dashboard and the documentation are made from these tables.
 """
 
 from __future__ import annotations
@@ -84,3 +87,47 @@ METRICS: Final = (
     Metric(key="learning_rate", name="LearningRate", unit="None", meaning="learning rate"),
 )
 """At most 40, SageMaker's limit on metric definitions."""
+
+DIMENSION_JOB: Final = "Job"
+DIMENSION_TIER: Final = "Tier"
+"""Dimensions of what the controller publishes: the same for every run and attempt of a job."""
+
+RUN_METRICS: Final = (
+    Metric(
+        key="step_age_seconds",
+        name="StepAge",
+        unit="Seconds",
+        meaning="since the last optimizer step ended; before the first, since training began",
+    ),
+    Metric(
+        key="checkpoint_age_seconds",
+        name="CheckpointAge",
+        unit="Seconds",
+        meaning="since the newest complete checkpoint; before the first, since training began",
+    ),
+    Metric(
+        key="loss_not_finite",
+        name="LossNotFinite",
+        unit="Count",
+        meaning="1 when the training loss is NaN or infinite, else 0",
+    ),
+    Metric(
+        key="gpu_utilization",
+        name="GpuUtilization",
+        unit="Percent",
+        meaning="mean over all GPUs, 0-100, once training steps (SageMaker's own sums are 0-800)",
+    ),
+    Metric(
+        key="running_instances",
+        name="RunningInstances",
+        unit="Count",
+        meaning="instances that an attempt holds and is billed for",
+    ),
+    Metric(
+        key="spend_usd",
+        name="Spend",
+        unit="None",
+        meaning="US dollars of the run's attempts so far; absent where no price was given",
+    ),
+)
+"""Published by the run controller every five minutes while an attempt trains."""

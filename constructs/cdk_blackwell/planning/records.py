@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +33,12 @@ class Progress:
     """Step of the newest complete checkpoint, 0 before the first."""
     time: str
     """When it was written: ISO 8601, UTC."""
+    stepped_at: str | None = None
+    """When the last optimizer step of this attempt ended; None before the first."""
+    checkpointed_at: str | None = None
+    """When this attempt completed its newest checkpoint; None before the first."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Newest numbers of the metrics table by key."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -45,7 +51,11 @@ class Progress:
     @classmethod
     def from_dict(cls, value: Any) -> Progress:
         """ValueError names a missing key, a wrong type or another schema version."""
-        progress: Progress = _read_known(cls, _of_this_version(value, PROGRESS_FILE), PROGRESS_FILE)
+        # What earlier versions did not write, so that an upgrade never blinds the controller to
+        # the progress of a run that goes on.
+        later = {"stepped_at": None, "checkpointed_at": None, "metrics": {}}
+        known = {**later, **_of_this_version(value, PROGRESS_FILE)}
+        progress: Progress = _read_known(cls, known, PROGRESS_FILE)
         return progress
 
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from botocore.exceptions import (
@@ -68,6 +69,9 @@ class Observation:
     """FailureReason, else the message of the last secondary status."""
     trained: bool = True
     """Whether the training container was ever started; True where SageMaker does not say."""
+    training_began: float | None = None
+    """Since when instances are held and billed, seconds since the epoch; None before."""
+    training_ended: float | None = None
 
     @property
     def terminal(self) -> bool:
@@ -88,6 +92,8 @@ class Observation:
             secondary=str(description.get("SecondaryStatus", "")),
             reason=str(reason or ""),
             trained="Training" in statuses or not statuses,
+            training_began=_seconds(description.get("TrainingStartTime")),
+            training_ended=_seconds(description.get("TrainingEndTime")),
         )
 
 
@@ -235,6 +241,13 @@ def _words(error: Exception) -> str:
             return f"{text}. Ask for a higher quota in Service Quotas, or stop what holds it."
         return text
     return f"{type(error).__name__}: {error}"
+
+
+def _seconds(value: Any) -> float | None:
+    """A describe gives a datetime, an event milliseconds."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    return None if value is None else float(value) / 1000
 
 
 def _unknown_member(shape: Any, value: Any, where: str) -> str | None:

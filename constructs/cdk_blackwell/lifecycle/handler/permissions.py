@@ -24,6 +24,7 @@ ResourceKind = Literal[
     "topic_key",
     "network",
     "function",
+    "utilization",
 ]
 
 FUNCTION_TIMEOUT_SECONDS: Final = 900
@@ -150,5 +151,12 @@ PERMISSIONS: Final = (
         actions=("lambda:InvokeFunction",),
         resources=("{function_arn}",),
         why="waits longer than the function's time continue in a new invocation of itself",
+    ),
+    Permission(
+        kind="utilization",
+        actions=("cloudwatch:GetMetricData",),
+        resources=("*",),
+        why="SageMaker's own GPU utilisation of the job's instances; CloudWatch does not limit "
+        "reading to a namespace or a metric",
     ),
 )

@@ -12,6 +12,7 @@ from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.settle import settle
+from cdk_blackwell.lifecycle.handler.telemetry import publish
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ def bring_up_to_date(
     services: Services, attempt: Attempt, seen: Observation | None, requester: str
 ) -> None:
     """Do what the difference between a claim and SageMaker asks for."""
+    if seen is not None:
+        publish(services, attempt, seen)
     if seen is None and attempt.state == "claimed":
         resolve(services, attempt, requester)
     elif seen is None:

@@ -42,6 +42,8 @@ class Services:
     notifier: Notifier
     functions: Any
     """Lambda client, for the function's own continuation."""
+    cloudwatch: Any
+    """CloudWatch client, for SageMaker's own metrics of a job's instances."""
     origin: Origin
     clock: Clock = field(default_factory=Clock)
 
@@ -59,6 +61,7 @@ class Services:
             network=Network(ec2=clients["ec2"]),
             notifier=Notifier(sns=clients["sns"], topic=topic),
             functions=clients["lambda"],
+            cloudwatch=clients["cloudwatch"],
             origin=origin,
             clock=clock,
         )
@@ -66,7 +69,7 @@ class Services:
     @classmethod
     def from_environment(cls) -> Services:
         """In Lambda: clients of the function's own region and role."""
-        names = ("dynamodb", "sagemaker", "s3", "ec2", "sns", "lambda")
+        names = ("dynamodb", "sagemaker", "s3", "ec2", "sns", "lambda", "cloudwatch")
         session: Any = boto3.session.Session()
         return cls.assemble(
             {name: session.client(name, config=_CONFIG) for name in names},

@@ -96,20 +96,27 @@ class Storage:
 
     def last_complete_step(self, definition: JobDefinition, run_id: str) -> int:
         """Step of the newest complete checkpoint by ``progress.json``; 0 before the first."""
+        progress = self.progress(definition, run_id)
+        return 0 if progress is None else max(0, progress.last_complete_step)
+
+    def progress(self, definition: JobDefinition, run_id: str) -> Progress | None:
+        """``progress.json``; None before it is written, and when it cannot be understood.
+
+        The latter counts as no progress: the bound on useless attempts must not depend on it.
+        """
         where = run_location(definition, run_id)
         try:
             answer = self.s3.get_object(Bucket=where.bucket, Key=where.key(PROGRESS_FILE))
         except ClientError as error:
             if error_code(error) in _MISSING:
-                return 0
+                return None
             raise
         body: bytes = answer["Body"].read()
         try:
-            return max(0, Progress.from_json(body).last_complete_step)
+            return Progress.from_json(body)
         except ValueError as error:
-            # Counts as no progress: the bound on useless attempts must not depend on it.
             log.warning("%s/%s cannot be read: %s", where.uri, PROGRESS_FILE, error)
-            return 0
+            return None
 
     def _claim(self, target: dict[str, str]) -> str | None:
         try:
