@@ -1,8 +1,8 @@
 """Which activations are kept for the backward pass and which are computed again.
 
-``none`` keeps all; ``full`` keeps each block's input; ``every:K`` does so for every K-th block,
-beginning with the K-th; ``selective`` also keeps attention outputs and every second matrix product.
-Planning's memory formula counts the same blocks (``TrainingStep.block_modes``).
+``none`` keeps all; ``full`` keeps each block's input; ``every:K`` does so for blocks 0, K, 2K, ...;
+``selective`` also keeps attention outputs and every second matrix product. Planning's memory
+formula counts the same blocks.
 """
 
 # ruff: noqa: N803 - suffixes of tensors name their dimensions
@@ -37,7 +37,7 @@ def apply_activation_checkpointing(model: Decoder, mode: str) -> None:
     """Set every block's ``recompute`` by the recipe's value."""
     every = 1 if mode == "selective" else checkpointing_interval(mode)
     recompute = selective if mode == "selective" else full
-    for index, block in enumerate(model.layers, start=1):
+    for index, block in enumerate(model.layers):
         assert isinstance(block, Block)
         block.recompute = recompute if every and index % every == 0 else None
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainer.errors import data_error
+from trainer.head import IGNORED_TARGET
 from trainer.manifest import Manifest, find_damage
-from trainer.model import IGNORED_TARGET
 from trainer.shuffle import permute
 
 PREFETCHED_STEPS = 2

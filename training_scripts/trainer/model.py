@@ -1,10 +1,11 @@
-"""A Llama-family decoder: grouped-query attention, RoPE, RMSNorm and SwiGLU.
+"""A dense decoder: grouped-query attention, RoPE, RMSNorm and SwiGLU.
 
-Parameter names are those of Hugging Face's ``LlamaForCausalLM`` without the leading ``model.``.
+The shape decides which family of Hugging Face it computes (Llama, Qwen 2, Qwen 3 or OLMo 2);
+parameter names are those of its ``ForCausalLM`` class without the leading ``model.``.
 Suffixes name dimensions: B batch, S sequence, T = B*S tokens, E hidden, H heads, D head, V vocab.
 """
 
-# ruff: noqa: N802, N803, N806, N812 - suffixes of tensors name their dimensions
+# ruff: noqa: N803, N806, N812 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 import hashlib
@@ -15,37 +16,51 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.utils.checkpoint import checkpoint
 
 from cdk_blackwell.planning.model_shape import ModelShape
+from trainer.head import Head, chunked_loss
 from trainer.rope import RotaryTable
 
-IGNORED_TARGET = -100
-"""Target id of padding: no loss, no gradient."""
 INITIAL_STANDARD_DEVIATION = 0.02
 
 Recompute = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
 
 
 class Attention(nn.Module):
-    """Causal self-attention with fewer key-value heads than query heads."""
+    """Causal self-attention with fewer key-value heads than query heads.
+
+    Queries and keys may be normalised before they are rotated, by head or as a whole.
+    """
 
     def __init__(self, shape: ModelShape, rotary: RotaryTable) -> None:
         super().__init__()
         self.head_dim = shape.head_dim
         self.grouped = shape.num_key_value_heads != shape.num_attention_heads
         self.rotary = rotary
-        self.q_proj = nn.Linear(shape.hidden_size, shape.query_size, bias=False)
-        self.k_proj = nn.Linear(shape.hidden_size, shape.key_value_size, bias=False)
-        self.v_proj = nn.Linear(shape.hidden_size, shape.key_value_size, bias=False)
+        bias = shape.attention_bias
+        self.q_proj = nn.Linear(shape.hidden_size, shape.query_size, bias=bias)
+        self.k_proj = nn.Linear(shape.hidden_size, shape.key_value_size, bias=bias)
+        self.v_proj = nn.Linear(shape.hidden_size, shape.key_value_size, bias=bias)
         self.o_proj = nn.Linear(shape.query_size, shape.hidden_size, bias=False)
+        self.qk_norm = shape.qk_norm
+        if self.qk_norm != "none":
+            per_head = self.qk_norm == "head"
+            q_size = shape.head_dim if per_head else shape.query_size
+            k_size = shape.head_dim if per_head else shape.key_value_size
+            self.q_norm = nn.RMSNorm(q_size, eps=shape.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(k_size, eps=shape.rms_norm_eps)
 
     def forward(self, x_BSE: Tensor) -> Tensor:
         """Mix tokens of one sequence, each with those before it."""
-        q_BHSD, k_BHSD, v_BHSD = (
-            projection(x_BSE).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        q_BSP, k_BSP, v_BSP = self.q_proj(x_BSE), self.k_proj(x_BSE), self.v_proj(x_BSE)
+        if self.qk_norm == "full":
+            q_BSP, k_BSP = self.q_norm(q_BSP), self.k_norm(k_BSP)
+        q_BSHD, k_BSHD, v_BSHD = (
+            projected.unflatten(-1, (-1, self.head_dim)) for projected in (q_BSP, k_BSP, v_BSP)
         )
+        if self.qk_norm == "head":
+            q_BSHD, k_BSHD = self.q_norm(q_BSHD), self.k_norm(k_BSHD)
+        q_BHSD, k_BHSD, v_BHSD = (x.transpose(1, 2) for x in (q_BSHD, k_BSHD, v_BSHD))
         mixed_BHSD = F.scaled_dot_product_attention(
             self.rotary.rotate(q_BHSD),
             self.rotary.rotate(k_BHSD),
@@ -77,10 +92,15 @@ class Block(nn.Module):
 
     def __init__(self, shape: ModelShape, rotary: RotaryTable) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
+        self.norm_placement = shape.norm_placement
+        if self.norm_placement == "pre":
+            self.input_layernorm = nn.RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
         self.self_attn = Attention(shape, rotary)
+        # Of attention's output in "post" models; in "pre" models it is what the MLP gets.
         self.post_attention_layernorm = nn.RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
         self.mlp = FeedForward(shape)
+        if self.norm_placement == "post":
+            self.post_feedforward_layernorm = nn.RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
         self.recompute: Recompute | None = None
 
     def forward(self, x_BSE: Tensor) -> Tensor:
@@ -90,8 +110,13 @@ class Block(nn.Module):
         return self.recompute(self._layer, x_BSE)
 
     def _layer(self, x_BSE: Tensor) -> Tensor:
-        x_BSE = x_BSE + self.self_attn(self.input_layernorm(x_BSE))
-        out: Tensor = x_BSE + self.mlp(self.post_attention_layernorm(x_BSE))
+        out: Tensor
+        if self.norm_placement == "post":
+            x_BSE = x_BSE + self.post_attention_layernorm(self.self_attn(x_BSE))
+            out = x_BSE + self.post_feedforward_layernorm(self.mlp(x_BSE))
+        else:
+            x_BSE = x_BSE + self.self_attn(self.input_layernorm(x_BSE))
+            out = x_BSE + self.mlp(self.post_attention_layernorm(x_BSE))
         return out
 
 
@@ -108,8 +133,8 @@ class Decoder(nn.Module):
             Block(shape, self.rotary) for _ in range(shape.num_hidden_layers)
         )
         self.norm = nn.RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
-        if not shape.tie_word_embeddings:
-            self.lm_head = nn.Linear(shape.hidden_size, shape.vocab_size, bias=False)
+        # Tied: the embedding's matrix is the output projection too.
+        self.lm_head = None if shape.tie_word_embeddings else Head(shape, loss_chunks=loss_chunks)
 
     def hidden(self, tokens_BS: Tensor) -> Tensor:
         """Final hidden states, normalised."""
@@ -120,39 +145,18 @@ class Decoder(nn.Module):
         out: Tensor = self.norm(x_BSE)
         return out
 
-    @property
-    def head_weight_VE(self) -> Tensor:
-        """The output projection: its own matrix, or the embedding's."""
-        return self.embed_tokens.weight if self.shape.tie_word_embeddings else self.lm_head.weight
-
     def logits(self, tokens_BS: Tensor) -> Tensor:
-        """Scores of every next token; for tests and small inputs."""
-        return F.linear(self.hidden(tokens_BS), self.head_weight_VE)
+        """Scores of every next token, of a model that is not sharded; for small inputs."""
+        head = self.lm_head or self.embed_tokens
+        return F.linear(self.hidden(tokens_BS), head.weight)
 
     def forward(self, tokens_BS: Tensor, targets_BS: Tensor) -> Tensor:
         """Cross-entropy in nats summed over all targets that are not padding, in fp32."""
-        x_TE = self.hidden(tokens_BS).flatten(0, 1)
-        targets_T = targets_BS.flatten()
-        if self.loss_chunks == 1:
-            return chunk_loss(x_TE, self.head_weight_VE, targets_T)
-        pieces = [
-            checkpoint(
-                chunk_loss, x, self.head_weight_VE, t, use_reentrant=False, preserve_rng_state=False
-            )
-            for x, t in zip(
-                x_TE.tensor_split(self.loss_chunks),
-                targets_T.tensor_split(self.loss_chunks),
-                strict=True,
-            )
-        ]
-        return torch.stack(pieces).sum()
-
-
-def chunk_loss(x_TE: Tensor, weight_VE: Tensor, targets_T: Tensor) -> Tensor:
-    """Summed cross-entropy of one piece of the tokens."""
-    return F.cross_entropy(
-        F.linear(x_TE, weight_VE).float(), targets_T, ignore_index=IGNORED_TARGET, reduction="sum"
-    )
+        x_TE, targets_T = self.hidden(tokens_BS).flatten(0, 1), targets_BS.flatten()
+        if self.lm_head is None:
+            return chunked_loss(x_TE, self.embed_tokens.weight, targets_T, chunks=self.loss_chunks)
+        out: Tensor = self.lm_head(x_TE, targets_T)
+        return out
 
 
 @torch.no_grad()
@@ -165,7 +169,7 @@ def initialise(model: Decoder, *, seed: int) -> None:
     residual = INITIAL_STANDARD_DEVIATION / math.sqrt(2 * model.shape.num_hidden_layers)
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:
-            parameter.fill_(1.0)
+            parameter.fill_(0.0 if name.endswith(".bias") else 1.0)
             continue
         digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
         generator = torch.Generator(parameter.device)

@@ -19,6 +19,7 @@ from trainer.model import Decoder
 
 CPU = torch.device("cpu")
 Value = TypeVar("Value")
+COMPUTE_DTYPES: Mapping[Precision, torch.dtype | None] = {"bf16": torch.bfloat16, "fp32": None}
 COLLECTIVE_TIMEOUT = timedelta(minutes=20)
 
 
@@ -121,12 +122,23 @@ def make_mesh(layout: Layout, world: World) -> DeviceMesh:
 
 
 def shard(model: Decoder, mesh: DeviceMesh, precision: Precision) -> None:
-    """FSDP2 per block and for the rest: fp32 master weights, gradients reduced in fp32."""
-    policy = MixedPrecisionPolicy(
-        param_dtype=torch.bfloat16 if precision == "bf16" else None, reduce_dtype=torch.float32
-    )
+    """FSDP2 with fp32 master weights and gradients reduced in fp32.
+
+    Every block, the embedding and the head are groups of their own, gathered for their own forward
+    and backward pass; tied, embedding and head are one matrix and belong to the root, as the final
+    norm always does.
+    """
+    if precision not in COMPUTE_DTYPES:
+        raise user_error(
+            f"precision is {precision!r}; this bundle trains in {', '.join(COMPUTE_DTYPES)}"
+        )
+    policy = MixedPrecisionPolicy(param_dtype=COMPUTE_DTYPES[precision], reduce_dtype=torch.float32)
     for block in model.layers:
         fully_shard(block, mesh=mesh, mp_policy=policy)
+    if model.lm_head is not None:
+        fully_shard(model.embed_tokens, mesh=mesh, mp_policy=policy)
+        # Backward begins with the head: to free it after forward would gather it twice in a row.
+        fully_shard(model.lm_head, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
     fully_shard(model, mesh=mesh, mp_policy=policy)
 
 

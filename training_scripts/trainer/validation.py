@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from trainer.data import Batch
-from trainer.model import IGNORED_TARGET
+from trainer.head import IGNORED_TARGET
 from trainer.parallel import World
 
 
