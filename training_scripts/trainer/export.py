@@ -1,10 +1,14 @@
-"""Hugging Face export: safetensors, config, tokenizer and generation settings."""
+"""Hugging Face export: safetensors, config, tokenizer and generation settings.
+
+From the model in training, or from a checkpoint on a host without a GPU (``export_checkpoint.py``).
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import Precision
 from trainer.manifest import Manifest
 from trainer.model import Decoder
@@ -19,7 +24,8 @@ from trainer.parallel import World
 from trainer.tokenizer import read_end_of_text
 
 MAXIMUM_FILE_BYTES = 5 * 1000**3
-EXPORT_DTYPES: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp32": torch.float32}
+Fetch = Callable[[list[str]], Iterable[tuple[str, Tensor]]]
+"""Whole parameters by name, in the order asked for."""
 
 
 def export(
@@ -37,18 +43,29 @@ def export(
     Parameters are gathered one at a time and leave the device at once: rank 0 holds one file's
     worth in host memory, the others one parameter.
     """
-    dtype = EXPORT_DTYPES[precision]
+    dtype = export_dtype(precision)
     if world.is_first:
         folder.mkdir(parents=True, exist_ok=True)
-        write_settings(model, folder=folder, dtype=dtype, dataset=dataset, manifest=manifest)
+        write_settings(model.shape, folder=folder, dtype=dtype, dataset=dataset, manifest=manifest)
+    parameters = dict(model.named_parameters())
     write_weights(
-        model, folder=folder, dtype=dtype, world=world, maximum_file_bytes=maximum_file_bytes
+        {name: parameter.numel() for name, parameter in parameters.items()},
+        partial(gather, parameters),
+        folder=folder,
+        dtype=dtype,
+        writes=world.is_first,
+        maximum_file_bytes=maximum_file_bytes,
     )
     world.barrier()
 
 
+def export_dtype(precision: Precision) -> torch.dtype:
+    """bf16, unless the run was computed in fp32; FP8 is of products, never of stored weights."""
+    return torch.float32 if precision == "fp32" else torch.bfloat16
+
+
 def hugging_face_name(name: str) -> str:
-    """Name of a parameter in ``LlamaForCausalLM``."""
+    """Name of a parameter in the ``ForCausalLM`` class of the model's family."""
     return name if name.startswith("lm_head.") else f"model.{name}"
 
 
@@ -66,34 +83,42 @@ def plan_files(sizes: dict[str, int], *, maximum_file_bytes: int) -> list[list[s
 
 
 def write_weights(
-    model: Decoder, *, folder: Path, dtype: torch.dtype, world: World, maximum_file_bytes: int
+    elements: Mapping[str, int],
+    fetch: Fetch,
+    *,
+    folder: Path,
+    dtype: torch.dtype,
+    writes: bool,
+    maximum_file_bytes: int,
 ) -> None:
-    """One safetensors file, or several with an index."""
+    """One safetensors file, or several with an index; ``elements`` are those of each parameter.
+
+    Every rank fetches; the one that ``writes`` holds one file's worth in host memory.
+    """
     from safetensors.torch import save_file
 
-    parameters = dict(model.named_parameters())
-    sizes = {name: parameter.numel() * dtype.itemsize for name, parameter in parameters.items()}
+    sizes = {name: count * dtype.itemsize for name, count in elements.items()}
     files = plan_files(sizes, maximum_file_bytes=maximum_file_bytes)
     weight_map: dict[str, str] = {}
     for number, names in enumerate(files, start=1):
         part = f"-{number:05d}-of-{len(files):05d}" if len(files) > 1 else ""
         file = f"model{part}.safetensors"
         tensors: dict[str, Tensor] = {}
-        for name, whole in gather(parameters, names):
-            if world.is_first:
+        for name, whole in fetch(names):
+            if writes:
                 tensors[hugging_face_name(name)] = whole.to("cpu", dtype).contiguous()
-        if world.is_first:
+        if writes:
             save_file(tensors, folder / file, metadata={"format": "pt"})
             weight_map |= dict.fromkeys(tensors, file)
-    if world.is_first and len(files) > 1:
+    if writes and len(files) > 1:
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
         write_json(folder / "model.safetensors.index.json", index)
 
 
 @torch.no_grad()
 def gather(
-    parameters: dict[str, torch.nn.Parameter], names: list[str]
-) -> Iterator[tuple[str, Tensor]]:
+    parameters: Mapping[str, torch.nn.Parameter], names: list[str]
+) -> Iterable[tuple[str, Tensor]]:
     """Whole parameters one after the other; every rank must walk along."""
     for name in names:
         parameter = parameters[name]
@@ -102,11 +127,11 @@ def gather(
 
 
 def write_settings(
-    model: Decoder, *, folder: Path, dtype: torch.dtype, dataset: Path, manifest: Manifest
+    shape: ModelShape, *, folder: Path, dtype: torch.dtype, dataset: Path, manifest: Manifest
 ) -> None:
     """Everything but the weights."""
     end = manifest.tokenizer.end_of_text_id
-    config = model.shape.to_hugging_face_config()
+    config = shape.to_hugging_face_config()
     config |= {"bos_token_id": end, "eos_token_id": end, "dtype": str(dtype).removeprefix("torch.")}
     write_json(folder / "config.json", config)
     write_json(folder / "generation_config.json", {"bos_token_id": end, "eos_token_id": end})
@@ -119,7 +144,7 @@ def write_settings(
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": text,
             "eos_token": text,
-            "model_max_length": model.shape.max_position_embeddings,
+            "model_max_length": shape.max_position_embeddings,
             "clean_up_tokenization_spaces": False,
         },
     )

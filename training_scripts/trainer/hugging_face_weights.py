@@ -75,7 +75,10 @@ def load_hugging_face_weights(model: Decoder, folder: Path) -> list[str]:
             f"the weights in {folder} are not those of the model {model.shape.name}: "
             f"{'; '.join(problems)}; give the model's own weights, or the model of these weights"
         )
-    load(dict(wanted), storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+    with warnings.catch_warnings():
+        # Said whenever ranks read without a word to each other, which is meant here.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        load(dict(wanted), storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
     return notes
 
 
