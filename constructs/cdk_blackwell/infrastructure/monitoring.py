@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
@@ -11,8 +13,20 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from cdk_blackwell.infrastructure.dashboard import DEFAULT_PERIOD, add_dashboard, search
+from cdk_blackwell.infrastructure.alarms import (
+    PERIOD_MINUTES,
+    RUN_ALARMS,
+    AlarmThresholds,
+    RunAlarm,
+)
+from cdk_blackwell.infrastructure.dashboard import Predictions, add_dashboard, run_metric
+from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.metrics import METRICS, Metric
+
+_COMPARISONS: Final = {
+    "above": cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+    "below": cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+}
 
 
 def metric_definitions() -> list[dict[str, str]]:
@@ -23,9 +37,14 @@ def metric_definitions() -> list[dict[str, str]]:
 class TrainingMonitoring(Construct):
     """The job's SNS topic, alarms and dashboard.
 
-    Alarms watch only dimensions that outlive a run's name.
+    Alarms and graphs read what the run controller publishes, whose dimensions (job and tier)
+    outlive a run's name. Where a job has no controller of this library, nothing is published and
+    the alarms stay silent.
 
     :param job: the job's prefix.
+    :param tier: the job's size tier.
+    :param thresholds: when the alarms go off. Default: the defaults of ``AlarmThresholds``.
+    :param max_cost_usd: ceiling that the alarm on spend measures against. Default: no such alarm.
     :param encryption_key: encrypts the topic; its policy must admit CloudWatch (the key of
         ``Foundation`` does). Default: not encrypted with a customer-managed key.
     """
@@ -36,11 +55,16 @@ class TrainingMonitoring(Construct):
         construct_id: str,
         *,
         job: str,
+        tier: Tier,
+        thresholds: AlarmThresholds | None = None,
+        max_cost_usd: float | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._job = job
+        self._job, self._tier = job, tier
+        self._max_cost_usd = max_cost_usd
         self._alarms: list[cloudwatch.Alarm] = []
+        self.thresholds: AlarmThresholds = thresholds or AlarmThresholds()
         self.topic: sns.Topic = sns.Topic(
             self,
             "Topic",
@@ -57,18 +81,32 @@ class TrainingMonitoring(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             )
         )
+        for rule in RUN_ALARMS:
+            self._add_run_alarm(rule)
 
     def alarm(
-        self, construct_id: str, *, metric: cloudwatch.Metric, description: str
+        self,
+        construct_id: str,
+        *,
+        metric: cloudwatch.IMetric,
+        description: str,
+        threshold: float = 1,
+        evaluation_periods: int = 1,
+        comparison: cloudwatch.ComparisonOperator = _COMPARISONS["above"],
     ) -> cloudwatch.Alarm:
-        """Tell the topic as soon as ``metric`` is 1 or more in one period."""
+        """Tell the topic when ``metric`` is on the wrong side; no data is no reason to.
+
+        :param threshold: Default: 1, so that any event counts.
+        :param evaluation_periods: how many in a row. Default: 1.
+        :param comparison: Default: the threshold or more is wrong.
+        """
         alarm = cloudwatch.Alarm(
             self,
             construct_id,
             metric=metric,
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            threshold=threshold,
+            evaluation_periods=evaluation_periods,
+            comparison_operator=comparison,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=description,
         )
@@ -76,12 +114,14 @@ class TrainingMonitoring(Construct):
         self._alarms.append(alarm)
         return alarm
 
-    def alarm_on_failed_attempts(self, rule: events.Rule) -> cloudwatch.Alarm:
-        """Alarm when ``rule`` (this job's Failed events) fires.
+    def alarm_on_failed_attempts(self, rule: events.Rule) -> cloudwatch.Alarm | None:
+        """Alarm when ``rule`` (this job's Failed events) fires; None where it is switched off.
 
         It counts attempts, not runs: the controller may resume after one. It depends on
         EventBridge alone, so a broken controller cannot hide a failed job.
         """
+        if self.thresholds.failed_attempts is None:
+            return None
         return self.alarm(
             "FailedAttempt",
             metric=cloudwatch.Metric(
@@ -89,25 +129,64 @@ class TrainingMonitoring(Construct):
                 metric_name="TriggeredRules",
                 dimensions_map={"RuleName": rule.rule_name},
                 statistic="Sum",
-                period=Duration.minutes(5),
+                period=Duration.minutes(PERIOD_MINUTES),
             ),
+            threshold=self.thresholds.failed_attempts,
             description=f"An attempt of training job {self._job} failed",
         )
 
     def metric(
-        self, metric: Metric, *, period: Duration | None = None
-    ) -> cloudwatch.MathExpression:
-        """One of the trainer's metrics, a line for each attempt of this job. For dashboards.
+        self, metric: Metric, *, period: Duration | None = None, statistic: str = "Average"
+    ) -> cloudwatch.Metric:
+        """One of the numbers of this job's runs, for graphs and alarms alike.
 
-        :param period: Default: 5 minutes.
+        :param metric: a row of ``planning.metrics.METRICS`` or ``RUN_METRICS``.
+        :param period: Default: 5 minutes, in which one value is published.
+        :param statistic: of several values in a longer period. Default: Average.
         """
-        return search(
-            dimension="TrainingJobName",
-            metric=metric.name,
-            job=self._job,
-            period=period or DEFAULT_PERIOD,
+        return run_metric(
+            metric, job=self._job, tier=self._tier, period=period, statistic=statistic
         )
 
-    def add_dashboard(self) -> cloudwatch.Dashboard:
-        """Add the job's dashboard, with the state of every alarm made until now."""
-        return add_dashboard(self, "Dashboard", job=self._job, alarms=self._alarms)
+    def add_dashboard(self, predictions: Predictions | None = None) -> cloudwatch.Dashboard:
+        """Add the job's dashboard, with the state of every alarm made until now.
+
+        :param predictions: what the plan expects, drawn beside what happens. Default: nothing.
+        """
+        return add_dashboard(
+            self,
+            "Dashboard",
+            job=self._job,
+            tier=self._tier,
+            alarms=self._alarms,
+            thresholds=self.thresholds,
+            predictions=predictions,
+            max_cost_usd=self._max_cost_usd,
+        )
+
+    def _add_run_alarm(self, rule: RunAlarm) -> None:
+        given = getattr(self.thresholds, rule.threshold)
+        limit = None if given is None else rule.scale(given, self._max_cost_usd)
+        if limit is None:
+            return
+        metrics = {
+            key: run_metric(key, job=self._job, tier=self._tier, statistic=rule.statistic)
+            for key in rule.keys
+        }
+        self.alarm(
+            rule.construct_id,
+            metric=(
+                metrics[rule.keys[0]]
+                if rule.expression is None
+                else cloudwatch.MathExpression(
+                    expression=rule.expression,
+                    using_metrics=dict(metrics),
+                    label=rule.construct_id,
+                    period=Duration.minutes(PERIOD_MINUTES),
+                )
+            ),
+            threshold=limit,
+            evaluation_periods=rule.periods,
+            comparison=_COMPARISONS[rule.side],
+            description=rule.text.format(job=self._job, limit=given),
+        )

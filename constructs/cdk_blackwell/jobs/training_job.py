@@ -17,8 +17,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
+from cdk_blackwell.infrastructure.alarms import AlarmThresholds
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
+from cdk_blackwell.infrastructure.dashboard import Predictions
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.foundation import IFoundation
 from cdk_blackwell.infrastructure.job_security_group import JobSecurityGroup
@@ -99,6 +101,7 @@ class TrainingJob(Construct):
     :param environment: more environment variables for the container. Default: none.
     :param job_name: begins the names of training jobs and the job's prefix in S3, at most 22
         characters. Default: made from the construct's path.
+    :param alarm_thresholds: when the job's alarms go off. Default: those of ``AlarmThresholds``.
     """
 
     tier: ClassVar[Tier]
@@ -139,6 +142,7 @@ class TrainingJob(Construct):
         packages_in_image: bool = False,
         environment: Mapping[str, str] | None = None,
         job_name: str | None = None,
+        alarm_thresholds: AlarmThresholds | None = None,
     ) -> None:
         if not hasattr(type(self), "tier"):
             raise TypeError(
@@ -221,7 +225,13 @@ class TrainingJob(Construct):
             display_name="Training bundle",
         )
         self.monitoring: TrainingMonitoring = TrainingMonitoring(
-            self, "Monitoring", job=self.job_name, encryption_key=self.encryption_key
+            self,
+            "Monitoring",
+            job=self.job_name,
+            tier=self.tier,
+            thresholds=alarm_thresholds,
+            max_cost_usd=max_cost_usd,
+            encryption_key=self.encryption_key,
         )
         dataset_bucket = self.file_system.dataset_bucket
         manifest_key = f"{prefix}{DATASET_MANIFEST_FILE}"
@@ -241,7 +251,7 @@ class TrainingJob(Construct):
             monitoring=self.monitoring,
             topic_key=self.encryption_key,
         )
-        self.dashboard: cloudwatch.Dashboard = self.monitoring.add_dashboard()
+        self.dashboard: cloudwatch.Dashboard = self.monitoring.add_dashboard(Predictions.of(self.plan))
         run = run_template(
             job=self.job_name,
             plan=self.plan,
@@ -326,13 +336,8 @@ class TrainingJob(Construct):
         """Let ``grantee`` read this job's runs: checkpoints, progress and exports."""
         return self.checkpoint_store.grant_read(grantee, self.job_name)
 
-    def metric_tokens_per_second(
-        self, *, period: Duration | None = None
-    ) -> cloudwatch.MathExpression:
-        """Training throughput over all GPUs, tokens per second, a line for each attempt.
-
-        For dashboards: it searches by name, and CloudWatch alarms do not take searches.
-        """
+    def metric_tokens_per_second(self, *, period: Duration | None = None) -> cloudwatch.Metric:
+        """Training throughput over all GPUs, tokens per second, of whatever run is going on."""
         return self.monitoring.metric(TOKENS_PER_SECOND, period=period)
 
     def on_state_change(
