@@ -55,7 +55,12 @@ def test_the_subnet_takes_the_first_quarter(stack: Stack) -> None:
 
 
 def test_every_endpoint_has_its_reason_and_its_resource(stack: Stack) -> None:
-    TrainingNetwork(stack, "Network", availability_zone="us-west-2b")
+    TrainingNetwork(
+        stack,
+        "Network",
+        availability_zone="us-west-2b",
+        interface_endpoints=tuple(INTERFACE_ENDPOINTS),
+    )
     endpoints = [*GATEWAY_ENDPOINTS, *INTERFACE_ENDPOINTS.values()]
     assert all(len(endpoint.why) > 20 for endpoint in endpoints)
     Template.from_stack(stack).resource_count_is("AWS::EC2::VPCEndpoint", len(endpoints))
@@ -68,7 +73,7 @@ def test_endpoints_that_are_billed_can_be_left_out(stack: Stack) -> None:
 
 
 def test_an_unknown_endpoint_is_refused(stack: Stack) -> None:
-    with pytest.raises(ValueError, match="'logs' is not offered: give some of monitoring"):
+    with pytest.raises(ValueError, match="'logs' is not offered: give some of codeartifact-api"):
         TrainingNetwork(
             stack, "Network", availability_zone="us-west-2b", interface_endpoints=("logs",)
         )

@@ -81,6 +81,7 @@ def test_resources_are_templates_with_known_names() -> None:
         "account",
         "job",
         "job_lower_case",
+        "training_plan_arn",
         "training_role_arn",
         "table_arn",
         "bundle_bucket",

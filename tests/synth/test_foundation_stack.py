@@ -25,6 +25,8 @@ def test_the_file_system_is_the_one_the_design_names(default: Any) -> None:
         "DeploymentType": "PERSISTENT_2",
         "PerUnitStorageThroughput": 250,
         "DataCompressionType": "LZ4",
+        # Cannot be added later.
+        "MetadataConfiguration": {"Mode": "AUTOMATIC"},
     }
     assert properties["KmsKeyId"]["Fn::GetAtt"][0] in default.foundation.find_resources(
         "AWS::KMS::Key"

@@ -17,9 +17,29 @@ def private_bucket(
     *,
     encryption_key: kms.IKey,
     versioned: bool,
+    noncurrent_days: int | None = None,
     removal_policy: RemovalPolicy,
 ) -> s3.Bucket:
-    """Make the bucket; ``versioned`` keeps overwritten objects, which are billed too."""
+    """Make the bucket; ``versioned`` keeps overwritten objects, which are billed too.
+
+    :param noncurrent_days: how long it keeps them, days. Default: for ever.
+    """
+    if noncurrent_days is not None and noncurrent_days < 1:
+        raise ValueError(f"noncurrent_days {noncurrent_days} is not allowed: give 1 or more")
+    rules = [
+        s3.LifecycleRule(
+            id="AbortStaleMultipartUploads",
+            abort_incomplete_multipart_upload_after=Duration.days(STALE_UPLOAD_DAYS),
+        )
+    ]
+    if noncurrent_days is not None:
+        rules.append(
+            s3.LifecycleRule(
+                id="ExpireReplacedVersions",
+                noncurrent_version_expiration=Duration.days(noncurrent_days),
+                expired_object_delete_marker=True,
+            )
+        )
     return s3.Bucket(
         scope,
         construct_id,
@@ -32,10 +52,5 @@ def private_bucket(
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         versioned=versioned,
         removal_policy=removal_policy,
-        lifecycle_rules=[
-            s3.LifecycleRule(
-                id="AbortStaleMultipartUploads",
-                abort_incomplete_multipart_upload_after=Duration.days(STALE_UPLOAD_DAYS),
-            )
-        ],
+        lifecycle_rules=rules,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -11,7 +11,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.bucket import private_bucket
+from cdk_blackwell.infrastructure.encryption import StorageKey
 from cdk_blackwell.infrastructure.removal import KEPT
+
+NONCURRENT_DAYS: Final = 7
 
 
 class ICheckpointStore(Protocol):
@@ -43,11 +46,17 @@ class _CheckpointStore:
 
 
 class CheckpointStore(Construct, _CheckpointStore):
-    """A new bucket for runs.
+    """A new bucket for runs: encrypted, TLS only, never public.
 
-    :param encryption_key: encrypts the objects.
-    :param versioned: keep overwritten and deleted objects. Default: no, because pruned checkpoints
-        would stay and be billed (about 13 bytes a parameter each).
+    No lifecycle rule removes current objects: S3 judges by age alone and would in time take the
+    newest complete checkpoint of a run that stands still. What is removed by itself is what nobody
+    can read any more: upload parts that were never completed, and, of a versioned bucket, versions
+    that were replaced or deleted ``noncurrent_days`` ago.
+
+    :param encryption_key: encrypts the objects. Default: a new key.
+    :param versioned: keep overwritten and deleted objects for a time. Default: no, because pruned
+        checkpoints would stay and be billed (about 13 bytes a parameter each).
+    :param noncurrent_days: how long a versioned bucket keeps them, days. Default: 7.
     :param removal_policy: what happens when the stack goes. Default: the bucket stays.
     """
 
@@ -56,17 +65,25 @@ class CheckpointStore(Construct, _CheckpointStore):
         scope: Construct,
         construct_id: str,
         *,
-        encryption_key: kms.IKey,
+        encryption_key: kms.IKey | None = None,
         versioned: bool = False,
+        noncurrent_days: int | None = None,
         removal_policy: RemovalPolicy = KEPT,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.encryption_key: kms.IKey | None = encryption_key
+        if noncurrent_days is not None and not versioned:
+            raise ValueError(
+                f"noncurrent_days {noncurrent_days} is given for a bucket that is not versioned: "
+                "set versioned, or leave noncurrent_days out"
+            )
+        key = encryption_key or StorageKey(self, "StorageKey").key
+        self.encryption_key: kms.IKey | None = key
         self.bucket: s3.IBucket = private_bucket(
             self,
             "Bucket",
-            encryption_key=encryption_key,
+            encryption_key=key,
             versioned=versioned,
+            noncurrent_days=noncurrent_days or (NONCURRENT_DAYS if versioned else None),
             removal_policy=removal_policy,
         )
 

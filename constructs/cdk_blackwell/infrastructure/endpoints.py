@@ -47,5 +47,26 @@ INTERFACE_ENDPOINTS: Final = {
         why="PutMetricData by own scripts, to the namespace in CDKB_METRICS_NAMESPACE; this "
         "library's own trainer does not need it, its metrics travel in the log",
     ),
+    "codeartifact-api": InterfaceEndpoint(
+        construct_id="CodeArtifactApi",
+        service=ec2.InterfaceVpcEndpointAwsService.CODEARTIFACT_API,
+        why="own scripts that fetch a token for a CodeArtifact repository of Python packages",
+    ),
+    "codeartifact-repositories": InterfaceEndpoint(
+        construct_id="CodeArtifactRepositories",
+        service=ec2.InterfaceVpcEndpointAwsService.CODEARTIFACT_REPOSITORIES,
+        why="pip installs from a CodeArtifact repository, beside codeartifact-api",
+    ),
+    "secretsmanager": InterfaceEndpoint(
+        construct_id="SecretsManager",
+        service=ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
+        why="own scripts that read the secret given as hugging_face_token",
+    ),
+    "sts": InterfaceEndpoint(
+        construct_id="Sts",
+        service=ec2.InterfaceVpcEndpointAwsService.STS,
+        why="own scripts that assume another role, for example to read another account's data",
+    ),
 }
 """By the name that ``TrainingNetwork`` takes."""
+DEFAULT_INTERFACE_ENDPOINTS: Final = ("monitoring",)

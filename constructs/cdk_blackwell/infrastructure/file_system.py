@@ -1,7 +1,8 @@
-"""FSx for Lustre in front of the dataset bucket: what the GPUs read their tokens from."""
+"""FSx for Lustre between S3 and the GPUs: the dataset to read, checkpoints to write."""
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -10,30 +11,28 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-from constructs import Construct, IDependable
+from constructs import Construct, IConstruct, IDependable
 
+from cdk_blackwell.infrastructure.encryption import StorageKey, admit_data_repository
+from cdk_blackwell.infrastructure.lustre import (
+    LUSTRE_PORTS,
+    LUSTRE_VERSION,
+    LustrePorts,
+    check_metadata_iops,
+    check_size,
+)
 from cdk_blackwell.infrastructure.removal import KEPT
 
-LUSTRE_VERSION: Final = "2.15"
-THROUGHPUT_PER_TIB: Final = (125, 250, 500, 1000)
-"""MB/s per TiB that PERSISTENT_2 SSD offers."""
 DATASET_PATH: Final = "/dataset"
 """Where the dataset bucket appears on the file system."""
+CHECKPOINTS_PATH: Final = "/checkpoints"
+"""Below it each job has a folder, linked to its own prefix of the checkpoint bucket."""
+MAXIMUM_ASSOCIATIONS: Final = 8
+"""Of one file system."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class LustrePorts:
-    """One range of TCP ports Lustre speaks on, in both directions."""
-
-    first: int
-    last: int
-    why: str
-
-
-LUSTRE_PORTS: Final = (
-    LustrePorts(first=988, last=988, why="Lustre network"),
-    LustrePorts(first=1018, last=1023, why="Lustre clients"),
-)
+_ALL_TRAFFIC: Final = "-1"
+_linked: weakref.WeakKeyDictionary[IConstruct, dict[str, list[str]]] = weakref.WeakKeyDictionary()
+"""Paths linked in an app, by file system."""
 
 
 class ISharedFileSystem(Protocol):
@@ -70,6 +69,11 @@ class ISharedFileSystem(Protocol):
         ...
 
     @property
+    def efa(self) -> bool:
+        """Whether its clients may use EFA, which takes all traffic and not Lustre's ports alone."""
+        ...
+
+    @property
     def ready(self) -> list[IDependable]:
         """What must exist before a job can mount (the association, the rules)."""
         ...
@@ -83,10 +87,61 @@ class _ImportedFileSystem:
     availability_zone: str
     dataset_bucket: s3.IBucket
     dataset_path: str
+    efa: bool
 
     @property
     def ready(self) -> list[IDependable]:
         return []
+
+
+def export_checkpoints(
+    scope: Construct,
+    construct_id: str,
+    *,
+    file_system: ISharedFileSystem,
+    bucket: s3.IBucket,
+    job: str,
+) -> fsx.CfnDataRepositoryAssociation:
+    """Link ``/checkpoints/<job>`` on the file system to ``<job>/runs`` in the checkpoint bucket.
+
+    New and changed files are exported, deletions never: what a run prunes on Lustre stays in S3
+    until somebody removes it there. Objects that exist already appear on Lustre, so that a run can
+    be resumed on another file system. The link goes with its stack; files and objects stay.
+
+    ValueError when the file system would have more associations than FSx allows.
+    """
+    path = f"{CHECKPOINTS_PATH}/{job}"
+    _count_link(scope, file_system.file_system_id, path)
+    admit_data_repository(scope, bucket.encryption_key)
+    association = fsx.CfnDataRepositoryAssociation(
+        scope,
+        construct_id,
+        file_system_id=file_system.file_system_id,
+        file_system_path=path,
+        data_repository_path=f"s3://{bucket.bucket_name}/{job}/runs",
+        batch_import_meta_data_on_create=True,
+        s3=fsx.CfnDataRepositoryAssociation.S3Property(
+            auto_export_policy=fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(
+                events=["NEW", "CHANGED"]
+            )
+        ),
+    )
+    association.apply_removal_policy(RemovalPolicy.DESTROY)
+    for needed in file_system.ready:
+        association.node.add_dependency(needed)
+    return association
+
+
+def _count_link(scope: Construct, file_system_id: str, path: str) -> None:
+    """Paths linked so far, the dataset's included, on this file system in this app."""
+    linked = _linked.setdefault(scope.node.root, {}).setdefault(file_system_id, [DATASET_PATH])
+    linked.append(path)
+    if len(linked) > MAXIMUM_ASSOCIATIONS:
+        raise ValueError(
+            f"the file system would have {len(linked)} data repository associations "
+            f"({', '.join(linked)}), and FSx allows {MAXIMUM_ASSOCIATIONS}: give some of the jobs "
+            "on several instances another SharedFileSystem"
+        )
 
 
 class SharedFileSystem(Construct):
@@ -94,10 +149,19 @@ class SharedFileSystem(Construct):
 
     :param vpc: network of the file system.
     :param subnet: its one subnet; jobs must run in the same zone.
-    :param dataset_bucket: objects appear under ``/dataset`` and follow later changes.
-    :param encryption_key: encrypts the file system at rest.
-    :param storage_gib: 1200 or a multiple of 2400. Default: 1200.
+    :param dataset_bucket: objects appear under ``/dataset`` and follow later changes. The policy of
+        its key, and of ``encryption_key``, is told to admit FSx where it can be changed.
+    :param encryption_key: encrypts the file system at rest. Default: the bucket's key, else a new
+        one.
+    :param storage_gib: 1200 or a multiple of 2400; with EFA steps of 4,800 to 38,400. What a plan
+        needs ``smallest_size`` (``infrastructure.lustre``) tells. Default: 1200.
     :param throughput_per_tib: 125, 250, 500 or 1000 MB/s per TiB. Default: 250.
+    :param metadata_iops: metadata operations per second. Fixed at creation. Default: as many as
+        come with the size, growing with it.
+    :param efa: let clients use EFA. It makes the file system start at 4.8 to 38.4 TiB; whether
+        SageMaker's hosts mount over EFA is not documented. Fixed at creation. Default: no.
+    :param security_group: guards the file system; rules for Lustre are added to it. Default: a new
+        one.
     :param removal_policy: what happens when the stack goes. Default: file system, association and
         security group stay; the subnet must then stay too.
     """
@@ -110,24 +174,29 @@ class SharedFileSystem(Construct):
         vpc: ec2.IVpc,
         subnet: ec2.ISubnet,
         dataset_bucket: s3.IBucket,
-        encryption_key: kms.IKey,
+        encryption_key: kms.IKey | None = None,
         storage_gib: int = 1200,
         throughput_per_tib: int = 250,
+        metadata_iops: int | None = None,
+        efa: bool = False,
+        security_group: ec2.ISecurityGroup | None = None,
         removal_policy: RemovalPolicy = KEPT,
     ) -> None:
         super().__init__(scope, construct_id)
-        _check_capacity(storage_gib, throughput_per_tib)
+        check_size(storage_gib, throughput_per_tib, efa=efa)
+        check_metadata_iops(metadata_iops)
         self.dataset_bucket: s3.IBucket = dataset_bucket
         self.dataset_path: str = DATASET_PATH
+        self.efa: bool = efa
         self.availability_zone: str = subnet.availability_zone
-        self.security_group: ec2.ISecurityGroup = ec2.SecurityGroup(
-            self,
-            "SecurityGroup",
-            vpc=vpc,
-            description="FSx for Lustre servers",
-            allow_all_outbound=False,
+        self.encryption_key: kms.IKey = (
+            encryption_key or dataset_bucket.encryption_key or StorageKey(self, "StorageKey").key
         )
-        rules = self._lustre_rules_among_servers()
+        admit_data_repository(self, dataset_bucket.encryption_key)
+        self.security_group: ec2.ISecurityGroup = security_group or self._own_group(
+            vpc, removal_policy
+        )
+        rules = self._rules_among_servers(efa=efa)
 
         file_system = fsx.CfnFileSystem(
             self,
@@ -138,16 +207,20 @@ class SharedFileSystem(Construct):
             storage_capacity=storage_gib,
             subnet_ids=[subnet.subnet_id],
             security_group_ids=[self.security_group.security_group_id],
-            kms_key_id=encryption_key.key_arn,
+            kms_key_id=self.encryption_key.key_arn,
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type="PERSISTENT_2",
                 per_unit_storage_throughput=throughput_per_tib,
                 data_compression_type="LZ4",
+                # Cannot be added later: without it, metadata speed could never be raised.
+                metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(
+                    mode="USER_PROVISIONED" if metadata_iops else "AUTOMATIC", iops=metadata_iops
+                ),
+                efa_enabled=efa or None,
             ),
         )
         # A file system that stays needs its group and rules too: its interfaces hold the group, and
         # without the rules nobody could mount it again.
-        self.security_group.apply_removal_policy(removal_policy)
         for resource in (file_system, *rules):
             resource.apply_removal_policy(removal_policy)
         # FSx checks at creation that its group lets Lustre through ("do not permit Lustre LNET
@@ -191,8 +264,13 @@ class SharedFileSystem(Construct):
         availability_zone: str,
         dataset_bucket: s3.IBucket,
         dataset_path: str = DATASET_PATH,
+        efa: bool = False,
     ) -> ISharedFileSystem:
-        """Use a file system that exists, with an association of ``dataset_bucket``."""
+        """Use a file system that exists, with an association of ``dataset_bucket``.
+
+        :param dataset_path: where that bucket appears. Default: ``/dataset``.
+        :param efa: the file system was made with EFA. Default: no.
+        """
         if not Token.is_unresolved(dataset_path) and not dataset_path.startswith("/"):
             raise ValueError(f"dataset_path {dataset_path!r} must begin with a slash")
         return _ImportedFileSystem(
@@ -202,48 +280,51 @@ class SharedFileSystem(Construct):
             availability_zone=availability_zone,
             dataset_bucket=dataset_bucket,
             dataset_path=dataset_path.rstrip("/"),
+            efa=efa,
         )
 
-    def _lustre_rules_among_servers(self) -> list[CfnResource]:
+    def _own_group(self, vpc: ec2.IVpc, removal_policy: RemovalPolicy) -> ec2.ISecurityGroup:
+        group = ec2.SecurityGroup(
+            self,
+            "SecurityGroup",
+            vpc=vpc,
+            description="FSx for Lustre servers",
+            allow_all_outbound=False,
+        )
+        group.apply_removal_policy(removal_policy)
+        return group
+
+    def _rules_among_servers(self, *, efa: bool) -> list[CfnResource]:
+        """Lustre's ports among the servers; EFA, which has no ports, takes all traffic."""
+        if efa:
+            return self._rules_of(None)
+        return [rule for ports in LUSTRE_PORTS for rule in self._rules_of(ports)]
+
+    def _rules_of(self, ports: LustrePorts | None) -> list[CfnResource]:
         group_id = self.security_group.security_group_id
-        rules: list[CfnResource] = []
-        for ports in LUSTRE_PORTS:
-            suffix = str(ports.first)
-            rules.append(
-                ec2.CfnSecurityGroupIngress(
-                    self,
-                    f"ServerIngress{suffix}",
-                    group_id=group_id,
-                    source_security_group_id=group_id,
-                    ip_protocol="tcp",
-                    from_port=ports.first,
-                    to_port=ports.last,
-                    description=f"{ports.why} among file servers",
-                )
-            )
-            rules.append(
-                ec2.CfnSecurityGroupEgress(
-                    self,
-                    f"ServerEgress{suffix}",
-                    group_id=group_id,
-                    destination_security_group_id=group_id,
-                    ip_protocol="tcp",
-                    from_port=ports.first,
-                    to_port=ports.last,
-                    description=f"{ports.why} among file servers",
-                )
-            )
-        return rules
-
-
-def _check_capacity(storage_gib: int, throughput_per_tib: int) -> None:
-    if storage_gib != 1200 and (storage_gib < 2400 or storage_gib % 2400):
-        raise ValueError(
-            f"storage_gib {storage_gib} is not offered: PERSISTENT_2 SSD takes 1200, 2400 and "
-            f"then steps of 2400; the next larger is {-(-storage_gib // 2400) * 2400 or 1200}"
-        )
-    if throughput_per_tib not in THROUGHPUT_PER_TIB:
-        allowed = ", ".join(map(str, THROUGHPUT_PER_TIB))
-        raise ValueError(
-            f"throughput_per_tib {throughput_per_tib} is not offered: give one of {allowed}"
-        )
+        suffix = str(ports.first) if ports else "Efa"
+        first, last = (ports.first, ports.last) if ports else (None, None)
+        protocol = "tcp" if ports else _ALL_TRAFFIC
+        description = f"{ports.why if ports else 'EFA'} among file servers"
+        return [
+            ec2.CfnSecurityGroupIngress(
+                self,
+                f"ServerIngress{suffix}",
+                group_id=group_id,
+                source_security_group_id=group_id,
+                ip_protocol=protocol,
+                from_port=first,
+                to_port=last,
+                description=description,
+            ),
+            ec2.CfnSecurityGroupEgress(
+                self,
+                f"ServerEgress{suffix}",
+                group_id=group_id,
+                destination_security_group_id=group_id,
+                ip_protocol=protocol,
+                from_port=first,
+                to_port=last,
+                description=description,
+            ),
+        ]

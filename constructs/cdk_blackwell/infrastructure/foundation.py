@@ -13,7 +13,7 @@ from constructs import Construct, IDependable
 from cdk_blackwell.infrastructure.bucket import private_bucket
 from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore
 from cdk_blackwell.infrastructure.encryption import StorageKey
-from cdk_blackwell.infrastructure.endpoints import INTERFACE_ENDPOINTS
+from cdk_blackwell.infrastructure.endpoints import DEFAULT_INTERFACE_ENDPOINTS
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
 from cdk_blackwell.infrastructure.network import DEFAULT_CIDR, TrainingNetwork
 from cdk_blackwell.infrastructure.removal import KEPT
@@ -59,8 +59,11 @@ class Foundation(Construct):
     :param availability_zone: where the capacity is.
     :param cidr: IPv4 range of the VPC. Default: 10.64.0.0/16.
     :param interface_endpoints: as ``TrainingNetwork`` takes them. Default: ``monitoring``.
+    :param nat: give the network a NAT gateway. Default: no.
     :param storage_gib: size of the file system. Default: 1200.
     :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
+    :param metadata_iops: metadata operations per second of the file system. Default: as many as
+        come with its size.
     :param versioned_checkpoints: keep overwritten objects in the checkpoint bucket. Default: no.
     """
 
@@ -71,9 +74,11 @@ class Foundation(Construct):
         *,
         availability_zone: str,
         cidr: str = DEFAULT_CIDR,
-        interface_endpoints: Sequence[str] = tuple(INTERFACE_ENDPOINTS),
+        interface_endpoints: Sequence[str] = DEFAULT_INTERFACE_ENDPOINTS,
+        nat: bool = False,
         storage_gib: int = 1200,
         throughput_per_tib: int = 250,
+        metadata_iops: int | None = None,
         versioned_checkpoints: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -84,6 +89,7 @@ class Foundation(Construct):
             availability_zone=availability_zone,
             cidr=cidr,
             interface_endpoints=interface_endpoints,
+            nat=nat,
             # The file system stays, and its interfaces hold subnet and VPC.
             removal_policy=KEPT,
         )
@@ -113,9 +119,10 @@ class Foundation(Construct):
             encryption_key=self.encryption_key,
             storage_gib=storage_gib,
             throughput_per_tib=throughput_per_tib,
+            metadata_iops=metadata_iops,
         )
 
     @property
     def ready(self) -> list[IDependable]:
-        """The endpoints: a job without them can neither read nor save."""
-        return list(self.network.endpoints)
+        """The endpoints and routes: a job without them can neither read nor save."""
+        return self.network.ready

@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any
 
-from aws_cdk import CfnResource
+from aws_cdk import Annotations, CfnResource, Stack, Token
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from cdk_blackwell.infrastructure.file_system import LUSTRE_PORTS, ISharedFileSystem
-
-Side = Literal["job", "file_system"]
-Direction = Literal["ingress", "egress"]
-_DIRECTIONS: Final[tuple[Direction, ...]] = ("ingress", "egress")
-ALL_TRAFFIC: Final = "-1"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeerRule:
-    """One rule between two security groups, in one direction."""
-
-    construct_id: str
-    direction: Direction
-    of: Side
-    peer: Side
-    protocol: str
-    first_port: int | None
-    last_port: int | None
-    why: str
-
-
-# EFA traffic is not IP and matches only rules that name the group itself, and EFA needs them both
-# ways. allow_all_outbound=True would silently drop the egress one.
-EFA_RULES: Final = tuple(
-    PeerRule(
-        construct_id=f"Efa{direction.capitalize()}",
-        direction=direction,
-        of="job",
-        peer="job",
-        protocol=ALL_TRAFFIC,
-        first_port=None,
-        last_port=None,
-        why="EFA and NCCL among this job's instances",
-    )
-    for direction in _DIRECTIONS
-)
-
-_SIDES: Final[tuple[tuple[str, Side, Side], ...]] = (
-    ("Lustre", "job", "file_system"),
-    ("FileSystem", "file_system", "job"),
-)
-
-LUSTRE_RULES: Final = tuple(
-    PeerRule(
-        construct_id=f"{name}{direction.capitalize()}{ports.first}",
-        direction=direction,
-        of=of,
-        peer=peer,
-        protocol="tcp",
-        first_port=ports.first,
-        last_port=ports.last,
-        why=f"{ports.why}, {of.replace('_', ' ')} {direction}",
-    )
-    for ports in LUSTRE_PORTS
-    for name, of, peer in _SIDES
-    for direction in _DIRECTIONS
+from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
+from cdk_blackwell.infrastructure.peer_rules import (
+    ALL_TRAFFIC,
+    EFA_RULES,
+    PeerRule,
+    Side,
+    file_system_rules,
 )
 
 
@@ -74,47 +23,159 @@ class JobSecurityGroup(Construct):
 
     The rules are resources of the job's own stack, also those of the file system's group: a job
     that comes and goes never changes the stack of the file system.
+
+    :param vpc: the job's network.
+    :param file_system: what the job mounts.
+    :param existing: use this group, which may be shared. A delete then waits for nothing, since its
+        interfaces need not be this job's. Missing rules are added: those for EFA as parts of the
+        group itself and once, those for Lustre as parts of the first job that names both groups.
+        Default: a new group.
+    :param rules_exist: change nothing on ``existing``: somebody else keeps the rules. For a group
+        that this app made, it is checked that those for EFA are there. Default: no.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, file_system: ISharedFileSystem
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        file_system: ISharedFileSystem,
+        existing: ec2.ISecurityGroup | None = None,
+        rules_exist: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.security_group: ec2.SecurityGroup = ec2.SecurityGroup(
+        self.security_group: ec2.ISecurityGroup = existing or self._own_group(vpc)
+        self.rules: list[CfnResource] = []
+        if rules_exist and existing is None:
+            raise ValueError(
+                "security_group_rules_exist is given without security_group: a new group has no "
+                "rules; leave it out, or name the group"
+            )
+        lustre = file_system_rules(efa=file_system.efa)
+        if existing is None:
+            ids = self._ids(file_system)
+            self.rules = [rule.add(self, ids) for rule in (*EFA_RULES, *lustre)]
+        elif rules_exist:
+            self._check_efa_rules(existing)
+        else:
+            self.rules = [
+                *self._complete_efa(existing),
+                *self._complete_lustre(existing, file_system, lustre),
+            ]
+
+    def _own_group(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
             self,
             "SecurityGroup",
             vpc=vpc,
             description="Instances of one training job",
             allow_all_outbound=False,
         )
-        self.security_group.add_egress_rule(
+        group.add_egress_rule(
             ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "TLS to S3 and the interface endpoints"
         )
-        self._ids = {
+        return group
+
+    def _ids(self, file_system: ISharedFileSystem) -> dict[Side, str]:
+        return {
             "job": self.security_group.security_group_id,
             "file_system": file_system.security_group.security_group_id,
         }
-        self.rules: list[CfnResource] = [self._rule(rule) for rule in (*EFA_RULES, *LUSTRE_RULES)]
 
-    def _rule(self, rule: PeerRule) -> CfnResource:
-        if rule.direction == "ingress":
-            return ec2.CfnSecurityGroupIngress(
-                self,
-                rule.construct_id,
-                group_id=self._ids[rule.of],
-                source_security_group_id=self._ids[rule.peer],
-                ip_protocol=rule.protocol,
-                from_port=rule.first_port,
-                to_port=rule.last_port,
-                description=rule.why,
+    def _complete_efa(self, group: ec2.ISecurityGroup) -> list[CfnResource]:
+        """The self rules that the group lacks, as parts of the group: every job of it needs them.
+
+        Its own ``add_egress_rule`` would drop the egress one where all outbound traffic is allowed.
+        """
+        found = _self_rules(group)
+        ids: dict[Side, str] = {"job": group.security_group_id}
+        _refuse_second_import(self, group)
+        scope: Any = group
+        return [found.get(rule.direction) or rule.add(scope, ids) for rule in EFA_RULES]
+
+    def _complete_lustre(
+        self,
+        group: ec2.ISecurityGroup,
+        file_system: ISharedFileSystem,
+        rules: tuple[PeerRule, ...],
+    ) -> list[CfnResource]:
+        ids = self._ids(file_system)
+        holder = _first_holder(self, group, file_system)
+        if holder is self:
+            return [rule.add(self, ids) for rule in rules]
+        if Stack.of(holder) is not Stack.of(self):
+            raise ValueError(
+                f"security group {group.node.path} already reaches this file system by rules of "
+                f"{holder.node.path}, in another stack, and EC2 refuses a rule twice: give each "
+                "job its own group (leave security_group out), or keep the rules yourself and set "
+                "security_group_rules_exist"
             )
-        return ec2.CfnSecurityGroupEgress(
-            self,
-            rule.construct_id,
-            group_id=self._ids[rule.of],
-            destination_security_group_id=self._ids[rule.peer],
-            ip_protocol=rule.protocol,
-            from_port=rule.first_port,
-            to_port=rule.last_port,
-            description=rule.why,
+        return [rule for rule in holder.rules if rule.node.scope is holder]
+
+    def _check_efa_rules(self, group: ec2.ISecurityGroup) -> None:
+        missing = sorted({"ingress", "egress"} - set(_self_rules(group)))
+        if isinstance(group, ec2.SecurityGroup) and missing:
+            raise ValueError(
+                f"security group {group.node.path} has no {' and no '.join(missing)} rule for all "
+                "traffic that names the group itself, which EFA needs both ways: add it (as "
+                "CfnSecurityGroupIngress and CfnSecurityGroupEgress; add_egress_rule drops it "
+                "under allow_all_outbound), or leave security_group_rules_exist out and it is added"
+            )
+        Annotations.of(self).add_info(
+            f"security group {group.node.path} is left as it is: it must let all traffic pass to "
+            "and from itself (EFA), TCP 443 out, and Lustre's ports (988, 1018-1023) both ways"
         )
+
+
+def _self_rules(group: ec2.ISecurityGroup) -> dict[str, CfnResource]:
+    """Rules of the group, made in this app, for all traffic of its own, by direction."""
+    own = Stack.of(group).resolve(group.security_group_id)
+    found: dict[str, CfnResource] = {}
+    for child in group.node.children:
+        if isinstance(child, ec2.CfnSecurityGroupIngress):
+            direction, peer = "ingress", child.source_security_group_id
+        elif isinstance(child, ec2.CfnSecurityGroupEgress):
+            direction, peer = "egress", child.destination_security_group_id
+        else:
+            continue
+        if child.ip_protocol == ALL_TRAFFIC and Stack.of(group).resolve(peer) == own:
+            found[direction] = child
+    return found
+
+
+def _groups(job: JobSecurityGroup) -> list[JobSecurityGroup]:
+    """Groups of all jobs in the app, this one included, in the order they were made."""
+    return [other for other in job.node.root.node.find_all() if isinstance(other, JobSecurityGroup)]
+
+
+def _refuse_second_import(job: JobSecurityGroup, group: ec2.ISecurityGroup) -> None:
+    """One group imported by two constructs would get the same rules twice, which EC2 refuses."""
+    group_id = group.security_group_id
+    if Token.is_unresolved(group_id):
+        return
+    for other in _groups(job):
+        theirs = getattr(other, "security_group", None)
+        if other is job or theirs is None or theirs is group:
+            continue
+        if theirs.security_group_id == group_id and other.rules:
+            raise ValueError(
+                f"security group {group_id} is imported twice, as {theirs.node.path} and "
+                f"{group.node.path}, and EC2 refuses a rule twice: import it once and give the "
+                "same construct to both jobs, or set security_group_rules_exist on one of them"
+            )
+
+
+def _first_holder(
+    job: JobSecurityGroup, group: ec2.ISecurityGroup, file_system: ISharedFileSystem
+) -> JobSecurityGroup:
+    """The first job's construct that holds the Lustre rules of this pair of groups."""
+    for other in _groups(job):
+        if other is job:
+            break
+        if other.security_group is group and any(
+            getattr(rule, "group_id", None) == file_system.security_group.security_group_id
+            for rule in other.rules
+        ):
+            return other
+    return job

@@ -6,12 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Aws, Stack, Token
+from aws_cdk import Aws, Stack, Token, region_info
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
 DEEP_LEARNING_CONTAINERS_ACCOUNT: Final = "763104351884"
-"""Account of AWS's Deep Learning Containers in most regions; some regions have their own."""
+"""Account of AWS's Deep Learning Containers in most regions; taken where the region is unknown."""
+OTHER_ACCOUNTS: Final = {
+    "us-gov-west-1": "442386744353",
+    "us-gov-east-1": "446045086412",
+}
+"""Where the CDK's own table of regions (``region_info``) has no account."""
 DEFAULT_REPOSITORY: Final = "pytorch"
 DEFAULT_TAG: Final = "2.13-cu133-amzn2023-sagemaker"
 URI_LENGTH: Final = 255
@@ -21,6 +26,17 @@ _ECR_URI = re.compile(
     r"(?P<account>[^./]+|\$\{Token\[[^\]]+\]\})\.dkr\.ecr\.(?P<region>.+?)\."
     r"(?:amazonaws\.com(?:\.cn)?|\$\{Token\[[^\]]+\]\})/(?P<repository>[^:@]+)(?:[:@].+)?"
 )
+
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def images_account(region: str) -> str:
+    """Account of AWS's Deep Learning Containers in ``region``, which may be a token."""
+    if Token.is_unresolved(region):
+        return DEEP_LEARNING_CONTAINERS_ACCOUNT
+    known = region_info.RegionInfo.get(region).dlc_repository_account
+    return known or OTHER_ACCOUNTS.get(region, DEEP_LEARNING_CONTAINERS_ACCOUNT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +53,15 @@ class TrainingImage:
         *,
         repository: str = DEFAULT_REPOSITORY,
         tag: str = DEFAULT_TAG,
-        account: str = DEEP_LEARNING_CONTAINERS_ACCOUNT,
+        account: str | None = None,
     ) -> TrainingImage:
         """AWS's own PyTorch image in the stack's region.
 
-        :param account: registry of the images in this region. Default: the one of most regions.
+        :param account: registry of the images in this region. Default: the region's own where the
+            CDK or this library knows it, else the one of most regions.
         """
         region = Stack.of(scope).region
+        account = account or images_account(region)
         return cls(
             uri=f"{account}.dkr.ecr.{region}.{Aws.URL_SUFFIX}/{repository}:{tag}",
             repository_arn=f"arn:{Aws.PARTITION}:ecr:{region}:{account}:repository/{repository}",
@@ -53,7 +71,19 @@ class TrainingImage:
     def from_ecr_repository(
         cls, repository: ecr.IRepository, tag_or_digest: str = "latest"
     ) -> TrainingImage:
-        """An image of an own repository."""
+        """An image of an own repository, also of another account's.
+
+        The training role may pull from this repository only. A repository of another account must
+        also let that role in by its own policy, which cannot be changed from here.
+
+        :param tag_or_digest: ``sha256:...`` pins the very image, so that a run's later attempts
+            cannot meet another one. Default: ``latest``.
+        """
+        if tag_or_digest.startswith("sha256:") and not _DIGEST.fullmatch(tag_or_digest):
+            raise ValueError(
+                f"image digest {tag_or_digest!r} is not usable: give sha256: and 64 hexadecimal "
+                "digits"
+            )
         return cls(
             uri=repository.repository_uri_for_tag_or_digest(tag_or_digest),
             repository_arn=repository.repository_arn,

@@ -10,9 +10,11 @@ from aws_cdk import Aws, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
+from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.planning.contracts import METRICS_NAMESPACE, NAMESPACE_OF_JOBS
 
@@ -143,7 +145,7 @@ IMAGE_GRANTS: Final = (
 
 
 class TrainingRole(Construct):
-    """SageMaker execution role of one job.
+    """SageMaker execution role of one job, or an existing role with what the job needs.
 
     :param job: the job's prefix; the role reaches only this prefix of the checkpoint bucket.
     :param checkpoint_store: holds the runs.
@@ -152,6 +154,12 @@ class TrainingRole(Construct):
     :param subnet: where the job's interfaces lie.
     :param security_group: the job's own group.
     :param image: the image to pull.
+    :param initial_weights: what the job may read beside its own runs. Default: nothing.
+    :param secrets: what the job may read of Secrets Manager. Default: nothing.
+    :param statements: more that own scripts need. Default: none.
+    :param role: give these rights to this role; it must trust ``sagemaker.amazonaws.com``. A role
+        imported as immutable is left as it is. Default: a new role that only training jobs of this
+        account and region can have.
     """
 
     def __init__(
@@ -166,10 +174,45 @@ class TrainingRole(Construct):
         security_group: ec2.ISecurityGroup,
         image: TrainingImage,
         output_key: kms.IKey | None = None,
+        initial_weights: S3Prefix | None = None,
+        secrets: Sequence[secretsmanager.ISecret] = (),
+        statements: Sequence[iam.PolicyStatement] = (),
+        role: iam.IRole | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
-        self.role: iam.Role = iam.Role(
+        self.role: iam.IRole = role or self._own_role(stack, job)
+        names = {
+            "partition": Aws.PARTITION,
+            "region": stack.region,
+            "account": stack.account,
+            "job": job,
+            "checkpoint_bucket": checkpoint_store.bucket.bucket_name,
+            "subnet": subnet.subnet_id,
+            "security_group": security_group.security_group_id,
+            "repository": image.repository_arn or "",
+        }
+        grants = BASE_GRANTS + (IMAGE_GRANTS if image.repository_arn else ())
+        own = [_statement(grant, names) for grant in grants]
+        for sid, actions, keys in (
+            ("StorageKey", STORAGE_KEY_ACTIONS, encryption_keys),
+            ("OutputKey", OUTPUT_KEY_ACTIONS, [output_key] if output_key else []),
+        ):
+            if keys:
+                arns = [key.key_arn for key in keys]
+                own.append(iam.PolicyStatement(sid=sid, actions=list(actions), resources=arns))
+        # A policy of its own, so that the job can depend on it: what the role may do must outlive
+        # the job that runs under it.
+        self.policy: iam.Policy = iam.Policy(
+            self, "Policy", statements=[*own, *statements], roles=[self.role]
+        )
+        if initial_weights is not None:
+            initial_weights.bucket.grant_read(self.policy, f"{initial_weights.prefix}*")
+        for secret in secrets:
+            secret.grant_read(self.policy)
+
+    def _own_role(self, stack: Stack, job: str) -> iam.Role:
+        return iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal(
@@ -184,32 +227,6 @@ class TrainingRole(Construct):
                 },
             ),
             description=f"Runs training job {job}",
-        )
-        names = {
-            "partition": Aws.PARTITION,
-            "region": stack.region,
-            "account": stack.account,
-            "job": job,
-            "checkpoint_bucket": checkpoint_store.bucket.bucket_name,
-            "subnet": subnet.subnet_id,
-            "security_group": security_group.security_group_id,
-            "repository": image.repository_arn or "",
-        }
-        grants = BASE_GRANTS + (IMAGE_GRANTS if image.repository_arn else ())
-        statements = [_statement(grant, names) for grant in grants]
-        for sid, actions, keys in (
-            ("StorageKey", STORAGE_KEY_ACTIONS, encryption_keys),
-            ("OutputKey", OUTPUT_KEY_ACTIONS, [output_key] if output_key else []),
-        ):
-            if keys:
-                arns = [key.key_arn for key in keys]
-                statements.append(
-                    iam.PolicyStatement(sid=sid, actions=list(actions), resources=arns)
-                )
-        # A policy of its own, so that the job can depend on it: what the role may do must outlive
-        # the job that runs under it.
-        self.policy: iam.Policy = iam.Policy(
-            self, "Policy", statements=statements, roles=[self.role]
         )
 
 

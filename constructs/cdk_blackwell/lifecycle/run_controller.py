@@ -59,6 +59,8 @@ class RunController(Construct):
     :param encryption_keys: keys of those buckets, where they have their own.
     :param monitoring: the job's topic and alarms.
     :param topic_key: key of the topic. Default: it has none.
+    :param training_plan_arn: the plan that its jobs may use. Default: none.
+    :param log_group: receives the function's log. Default: a new group that keeps it for 3 months.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class RunController(Construct):
         encryption_keys: Sequence[kms.IKey],
         monitoring: TrainingMonitoring,
         topic_key: kms.IKey | None = None,
+        training_plan_arn: str | None = None,
+        log_group: logs.ILogGroup | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self._job = job
@@ -102,7 +106,7 @@ class RunController(Construct):
             retention_period=Duration.days(14),
             removal_policy=RemovalPolicy.DESTROY,
         )
-        log_group = logs.LogGroup(
+        log_group = log_group or logs.LogGroup(
             self,
             "Log",
             retention=logs.RetentionDays.THREE_MONTHS,
@@ -161,6 +165,7 @@ class RunController(Construct):
                 lists={
                     "storage_key_arn": [key.key_arn for key in encryption_keys],
                     "topic_key_arn": [topic_key.key_arn] if topic_key else [],
+                    "training_plan_arn": [training_plan_arn] if training_plan_arn else [],
                 },
             ),
         )
@@ -182,6 +187,13 @@ class RunController(Construct):
             description=f"The controller of {job} failed on an event; a run may be unattended",
         )
         self.monitoring = monitoring
+
+    @property
+    def cfn_function(self) -> lambda_.CfnFunction:
+        """The function's own resource: it carries every tag that reaches the job."""
+        resource = self.function.node.default_child
+        assert isinstance(resource, lambda_.CfnFunction)
+        return resource
 
     def add_run(
         self,
@@ -229,12 +241,8 @@ class RunController(Construct):
         :param target: what to call. Default: none yet; add one to the returned rule.
         :param statuses: for example ``["Failed", "Completed"]``. Default: every status.
         """
-        return events.Rule(
-            scope,
-            construct_id,
-            description=f"Training job {self._job}: {', '.join(statuses or ['every status'])}",
-            event_pattern=_state_pattern(self._job, statuses),
-            targets=[target] if target else None,
+        return state_change_rule(
+            scope, construct_id, job=self._job, target=target, statuses=statuses
         )
 
     def _staging_folder(self) -> Path:
@@ -247,6 +255,24 @@ class RunController(Construct):
 
     def _state_rule(self, construct_id: str, statuses: Sequence[str]) -> events.Rule:
         return self.on_state_change(self, construct_id, target=self._target(), statuses=statuses)
+
+
+def state_change_rule(
+    scope: Construct,
+    construct_id: str,
+    *,
+    job: str,
+    target: events.IRuleTarget | None,
+    statuses: Sequence[str] | None,
+) -> events.Rule:
+    """Rule on SageMaker state changes of every attempt of ``job``, for these or all statuses."""
+    return events.Rule(
+        scope,
+        construct_id,
+        description=f"Training job {job}: {', '.join(statuses or ['every status'])}",
+        event_pattern=_state_pattern(job, statuses),
+        targets=[target] if target else None,
+    )
 
 
 def _state_pattern(job: str, statuses: Sequence[str] | None) -> events.EventPattern:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 ResourceKind = Literal[
     "training_job",
+    "training_plan",
     "training_role",
     "table",
     "bundle",
@@ -63,6 +64,12 @@ PERMISSIONS: Final = (
             "arn:{partition}:sagemaker:{region}:{account}:training-job/{job_lower_case}-????????-*",
         ),
         why="launch, observe and stop this job's attempts; tags tell whose a name is",
+    ),
+    Permission(
+        kind="training_plan",
+        actions=("sagemaker:CreateTrainingJob",),
+        resources=("{training_plan_arn}",),
+        why="a job that names a training plan is authorised on the plan as well",
     ),
     Permission(
         kind="training_role",
