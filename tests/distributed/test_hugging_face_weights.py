@@ -209,6 +209,13 @@ def test_a_tied_head_and_old_rotary_tables_may_be_stored_too(tmp_path: Path) -> 
     assert outcome(tmp_path, shape) == ("loaded", [])
 
 
+def test_files_in_a_layout_of_their_own_may_lie_beside(tmp_path: Path) -> None:
+    """Mistral publishes the same weights twice, once under its own names."""
+    tensors = saved(tmp_path, tiny_shape())
+    save_file({"norm.weight": tensors[NORM]}, tmp_path / "consolidated.safetensors")
+    assert outcome(tmp_path, tiny_shape()) == ("loaded", [])
+
+
 def test_half_precision_weights_become_the_models_own(tmp_path: Path) -> None:
     tensors = {name: t.bfloat16() for name, t in saved(tmp_path, tiny_shape()).items()}
     save_file(tensors, tmp_path / "model.safetensors")
@@ -257,7 +264,7 @@ def damage(folder: Path, what: str) -> None:
     [
         ("truncated", "model.safetensors cannot be read"),
         ("empty", "no safetensors file; save the model with"),
-        ("twice", "twice, in consolidated.safetensors and model.safetensors"),
+        ("twice", "in consolidated.safetensors and in model.safetensors; remove"),
         ("unfinished", "incomplete: its index lists tensors in model-00002-of-00002.safetensors"),
         ("garbled", "is not an index of safetensors"),
     ],

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdk_blackwell.planning.hugging_face_families import FAMILIES
-from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.model_shape import (
+    MAXIMUM_DIMENSION,
+    MAXIMUM_ROPE_THETA,
+    ModelShape,
+    RopeScaling,
+)
 from cdk_blackwell.planning.presets import PRESETS
+from cdk_blackwell.planning.run_spec import read_dataclass
 
 LLAMA = ModelShape.preset("llama-3.2-1b")
 
@@ -29,6 +37,46 @@ def test_parameters_are_counted_as_transformers_and_the_publisher_count_them(nam
         )
     assert shape.parameter_count == sum(p.numel() for p in model.parameters())
     assert PRESETS[name].published_parameters in (shape.parameter_count, None)
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> ModelShape:
+    """Any shape of any family."""
+    family = draw(st.sampled_from(list(FAMILIES.values())))
+    size = st.integers(min_value=1, max_value=MAXIMUM_DIMENSION)
+    small = st.integers(min_value=1, max_value=64)
+    kv_heads = draw(small)
+    scaling = RopeScaling(
+        factor=draw(st.floats(1, 64)),
+        low_freq_factor=1.0,
+        high_freq_factor=draw(st.floats(1.5, 64)),
+        original_max_position_embeddings=draw(size),
+    )
+    return ModelShape(
+        name=draw(st.text(min_size=1, max_size=20)),
+        vocab_size=draw(size),
+        hidden_size=draw(size),
+        intermediate_size=draw(size),
+        num_hidden_layers=draw(size),
+        num_attention_heads=kv_heads * draw(small),
+        num_key_value_heads=kv_heads,
+        head_dim=2 * draw(small),
+        max_position_embeddings=draw(size),
+        rope_theta=draw(st.floats(1, MAXIMUM_ROPE_THETA)),
+        rms_norm_eps=draw(st.floats(1e-12, 1)),
+        tie_word_embeddings=draw(st.booleans()),
+        rope_scaling=draw(st.sampled_from([None, scaling])),
+        attention_bias=family.attention_bias,
+        qk_norm=family.qk_norm,
+        norm_placement=family.norm_placement,
+    )
+
+
+@given(shapes())
+def test_every_shape_survives_the_round_trip(shape: ModelShape) -> None:
+    config = json.loads(json.dumps(shape.to_hugging_face_config()))
+    assert ModelShape.from_hugging_face_config(config) == shape
+    assert read_dataclass(ModelShape, json.loads(json.dumps(asdict(shape))), "model") == shape
 
 
 def test_the_one_shape_that_nobody_published_says_so() -> None:

@@ -25,6 +25,7 @@ from trainer.errors import data_error, user_error
 from trainer.export import hugging_face_name
 from trainer.model import Decoder
 
+SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
 READABLE_FORMATS: Final = ("F32", "F16", "BF16")
 """Number formats of safetensors that hold weights as they are; others are quantised."""
@@ -54,7 +55,6 @@ NAMES_SHOWN: Final = 5
 class StoredTensor:
     """What a file's header says about a tensor."""
 
-    file: str
     shape: tuple[int, ...]
     number_format: str
 
@@ -113,51 +113,64 @@ def _differences(ours: ModelShape, theirs: ModelShape, names: tuple[str, ...]) -
 
 
 def read_headers(folder: Path) -> dict[str, StoredTensor]:
-    """Name -> tensor of all safetensors files, which must agree with their index."""
-    from safetensors import SafetensorError, safe_open
+    """Name -> tensor of the model's files: those of the index, else the one file, else all.
 
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
+    Others may lie beside them, such as Mistral's ``consolidated.safetensors`` with names of its
+    own, but may not hold a second tensor of a name.
+    """
+    headers = {file.name: read_header(file) for file in sorted(folder.glob("*.safetensors"))}
+    if not headers:
         raise data_error(
             f"{folder} holds no safetensors file; save the model with transformers' "
             "save_pretrained, which writes them"
         )
-    stored: dict[str, StoredTensor] = {}
-    for file in files:
-        try:
-            with safe_open(file, framework="pt") as opened:
-                for name in opened.keys():  # noqa: SIM118 - not a mapping
-                    if name in stored:
-                        raise data_error(
-                            f"{folder} holds {name} twice, in {stored[name].file} and "
-                            f"{file.name}; remove the file that does not belong there"
-                        )
-                    piece = opened.get_slice(name)
-                    stored[name] = StoredTensor(
-                        file=file.name,
-                        shape=tuple(piece.get_shape()),
-                        number_format=piece.get_dtype(),
-                    )
-        except (SafetensorError, OSError) as error:
-            raise data_error(f"{file} cannot be read: {error}; copy it again") from error
-    check_index(folder / INDEX_FILE, stored)
+    listed = read_index(folder / INDEX_FILE)
+    own = set(listed.values()) or {SINGLE_FILE} & set(headers) or set(headers)
+    places: dict[str, list[str]] = {}
+    for file, header in headers.items():
+        for name in header:
+            places.setdefault(name, []).append(file)
+    stored = {
+        name: headers[files[0]][name] for name, files in places.items() if own.intersection(files)
+    }
+    twice = [name for name in stored if len(places[name]) > 1]
+    if twice:
+        raise data_error(
+            f"{folder} holds {_some(twice)} in {' and in '.join(places[twice[0]])}; remove the "
+            "file that does not belong there"
+        )
+    lost = {file for name, file in listed.items() if places.get(name) != [file]}
+    if lost:
+        raise data_error(
+            f"{folder} is incomplete: its index lists tensors in {_some(sorted(lost))} that are "
+            "not there; copy the folder again"
+        )
     return stored
 
 
-def check_index(index: Path, stored: dict[str, StoredTensor]) -> None:
-    """Refuse a folder that lacks what its index lists: a copy that was not finished."""
-    if not index.exists():
-        return
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """Name -> tensor of one file; its numbers are not read."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        with safe_open(file, framework="pt") as opened:
+            pieces = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            return {
+                name: StoredTensor(shape=tuple(piece.get_shape()), number_format=piece.get_dtype())
+                for name, piece in pieces.items()
+            }
+    except (SafetensorError, OSError) as error:
+        raise data_error(f"{file} cannot be read: {error}; copy it again") from error
+
+
+def read_index(index: Path) -> dict[str, str]:
+    """Name -> file; empty when there is no index."""
+    if not index.exists():
+        return {}
+    try:
+        return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise data_error(f"{index} is not an index of safetensors: {error!r}") from error
-    lost = {file for name, file in listed if name not in stored or stored[name].file != file}
-    if lost:
-        raise data_error(
-            f"{index.parent} is incomplete: its index lists tensors in {_some(sorted(lost))} that "
-            "are not there; copy the folder again"
-        )
 
 
 def find_problems(
