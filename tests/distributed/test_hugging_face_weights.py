@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from cdk_blackwell.planning.model_shape import ModelShape
@@ -207,6 +213,40 @@ def test_a_tied_head_and_old_rotary_tables_may_be_stored_too(tmp_path: Path) -> 
     tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
     save_file(tensors, tmp_path / "model.safetensors")
     assert outcome(tmp_path, shape) == ("loaded", [])
+
+
+def replicate_and_shard(model: Decoder) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    shard(model, mesh, "fp32")
+
+
+def shard_matrices_and_parameters(model: Decoder) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("shard", "tensor"))
+    columns = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj")
+    plan = {name: ColwiseParallel() for name in columns} | {"mlp.down_proj": RowwiseParallel()}
+    for block in model.layers:
+        parallelize_module(block, mesh["tensor"], plan)
+    shard(model, mesh["shard"], "fp32")
+
+
+@pytest.mark.parametrize("spread", [replicate_and_shard, shard_matrices_and_parameters])
+def test_weights_reach_the_ranks_of_any_mesh(
+    spread: Callable[[Decoder], None], tmp_path: Path
+) -> None:
+    shape = tiny_shape(attention_bias=True)
+    tensors = saved(tmp_path, shape)
+
+    def differing(_: World) -> list[str]:
+        model = Decoder(shape)
+        spread(model)
+        load_hugging_face_weights(model, tmp_path)
+        return [
+            name
+            for name, parameter in model.named_parameters()
+            if not torch.equal(whole(parameter), tensors[hugging_face_name(name)])
+        ]
+
+    assert fork_ranks(4, differing) == [[]] * 4
 
 
 def test_files_in_a_layout_of_their_own_may_lie_beside(tmp_path: Path) -> None:
