@@ -13,18 +13,24 @@ class Node:
     """One instance type."""
 
     instance_type: str
+    accelerator: str
+    """GPU model, the key of the efficiency table."""
     gpus: int
+    """That NVLink connects."""
     visible_gib: float
     """GiB per GPU that torch can see."""
     peak_flops: dict[str, float]
     """Dense peak FLOP/s per GPU by precision."""
     hbm_bytes_per_second: float
+    nvlink_bytes_per_second: float
+    """NVLink bytes per second per GPU and direction."""
     fabric_bytes_per_second: float
     """EFA bytes per second per GPU and direction."""
 
 
 P6_B200: Final = Node(
     instance_type="ml.p6-b200.48xlarge",
+    accelerator="B200",
     gpus=8,
     # 192 GB decimal are 179 GiB; torch sees 178.35 of them (published torchao and torchtitan runs).
     visible_gib=178.35,
@@ -36,6 +42,8 @@ P6_B200: Final = Node(
     },
     # NVIDIA: 8 TB/s nominal.
     hbm_bytes_per_second=8e12,
+    # NVIDIA: NVLink 5 moves 1.8 TB/s, both directions together.
+    nvlink_bytes_per_second=900e9,
     # AWS: 8 x 400 Gbps a node.
     fabric_bytes_per_second=50e9,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -126,7 +127,7 @@ class ModelShape:
         """Width of the query projection, equal to ``hidden_size`` in most models."""
         return self.num_attention_heads * self.head_dim
 
-    @property
+    @cached_property
     def layer_parameter_count(self) -> int:
         """Parameters of one block: attention with its biases and norms, SwiGLU and two norms."""
         h, q, k = self.hidden_size, self.query_size, self.key_value_size
@@ -144,7 +145,7 @@ class ModelShape:
         """Parameters of one vocabulary matrix (the input embedding; the head when not tied)."""
         return self.vocab_size * self.hidden_size
 
-    @property
+    @cached_property
     def parameter_count(self) -> int:
         """All parameters, a tied head counted once."""
         matrices = 1 if self.tie_word_embeddings else 2

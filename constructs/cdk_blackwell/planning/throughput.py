@@ -1,77 +1,161 @@
-"""FLOPs per token and predicted speed. Efficiency is an assumption with a source, not a promise."""
+"""Predicted speed: tokens per second and GPU, utilisation, what bounds it, and on what grounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cdk_blackwell.planning.hardware import P6_B200
+from cdk_blackwell.planning.efficiency import Efficiency, efficiency_for
+from cdk_blackwell.planning.flops import FlopsConvention, attention_flops, flops_per_token
+from cdk_blackwell.planning.hardware import P6_B200, Node
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.run_spec import Layout, Recipe
+from cdk_blackwell.planning.step_time import estimate_step
 
-FlopsConvention = Literal["causal", "palm"]
+__all__ = [
+    "Bound",
+    "FlopsConvention",
+    "ThroughputBand",
+    "ThroughputEstimate",
+    "default_efficiency",
+    "estimate_throughput",
+    "flops_per_token",
+    "megatron_class",
+]
 
-FSDP2_BF16_MFU: Final = 0.19
-"""Share of dense BF16 peak that FSDP2 reached on 8 x B200 with Llama 3 8B at 8K tokens.
+Bound = Literal["compute", "interconnect", "memory"]
 
-Published by torchao: 8,308 tokens/s/GPU at micro-batch 1 with selective recomputation; tuned
-stacks reach more (67-70 % for Megatron). Replace it by a trial run's number.
-"""
-
-SMALLEST_BUSY_MODEL: Final = 500_000_000
-"""Parameters; this project's guess of where launch overhead begins to count."""
+DEFAULT_STACK: Final = "fsdp2"
 
 
-def flops_per_token(
-    model: ModelShape, sequence_length: int, convention: FlopsConvention = "causal"
-) -> float:
-    """Forward and backward FLOPs per token, recomputation not counted.
-
-    ``causal`` counts half of the attention matrix (NVIDIA's convention), ``palm`` all of it.
-    The input embedding is a look-up and costs none.
-    """
-    matrices = model.parameter_count - model.embedding_parameter_count
-    if model.tie_word_embeddings:
-        matrices += model.embedding_parameter_count
-    attention = 6 * model.num_hidden_layers * model.query_size * sequence_length
-    return 6 * matrices + (attention if convention == "causal" else 2 * attention)
+def default_efficiency(node: Node = P6_B200) -> Efficiency:
+    """What is assumed while nothing was measured."""
+    return efficiency_for(DEFAULT_STACK, node.accelerator)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThroughputEstimate:
-    """Predicted speed."""
+    """Predicted speed of one layout and recipe."""
 
     flops_per_token: float
+    """By ``flops_convention``, recomputation not counted."""
     flops_convention: FlopsConvention
+    flops_per_token_palm: float
+    """The same with all of the attention matrix, for comparison with other publications."""
     tokens_per_second_per_gpu: float
     mfu: float
-    """Assumed model FLOPs over dense peak, 0 to 1."""
-    bound: Literal["compute", "interconnect", "memory"]
+    """Model FLOPs (causal) over dense peak of the recipe's precision, 0 to 1."""
+    mfu_palm: float
+    """The same by the other convention."""
+    hfu: float
+    """Executed FLOPs, activation checkpointing's recomputation included, over the same peak."""
+    bound: Bound
+    """Where most of the step's time goes; ``compute`` includes waiting for the host."""
+    step_seconds: float
+    micro_batches: int
+    """Forward passes per optimizer step."""
+    phases: dict[str, float]
+    """Seconds per optimizer step by phase; their sum is ``step_seconds``."""
+    hidden_seconds: float
+    """Communication that runs behind computation, in no phase."""
+    nvlink_gb: float
+    efa_gb: float
+    """10^9 bytes per GPU, direction and optimizer step."""
+    efficiency: str
+    """Name of the efficiency used."""
     assumptions: tuple[str, ...]
 
 
 def estimate_throughput(
-    model: ModelShape, *, sequence_length: int, precision: str
+    model: ModelShape,
+    *,
+    layout: Layout,
+    recipe: Recipe,
+    efficiency: Efficiency | None = None,
+    node: Node = P6_B200,
 ) -> ThroughputEstimate:
-    """Speed at the published efficiency of plain FSDP2 on one node, where compute bounds it."""
-    flops = flops_per_token(model, sequence_length)
-    peak = P6_B200.peak_flops[precision]
-    small = (
-        (
-            f"{model.parameter_count / 1e6:,.0f}M parameters are too few to keep a GPU busy, which "
-            "is not modelled: expect much less than predicted",
-        )
-        if model.parameter_count < SMALLEST_BUSY_MODEL
-        else ()
+    """Speed of the layout; without ``efficiency``, that of published FSDP2 runs on ``node``."""
+    if efficiency is None:
+        efficiency = default_efficiency(node)
+    values = efficiency.values
+    step = estimate_step(model, layout, recipe, values, node)
+    time = step.time
+    seconds = time.total
+    tokens = (
+        step.micro_batches * recipe.micro_batch_size * recipe.sequence_length * layout.data_parallel
     )
+    speed = tokens / seconds / layout.gpus
+    causal = flops_per_token(model, recipe.sequence_length)
+    palm = causal + 3 * model.num_hidden_layers * attention_flops(model, recipe.sequence_length)
+    peak = node.peak_flops[recipe.precision]
+    groups: dict[Bound, float] = {
+        "compute": time.matmul + time.attention + time.launch,
+        "memory": time.elementwise + time.sharding_copies + time.optimizer,
+        "interconnect": time.weights_and_gradients + time.context_parallel + time.tensor_parallel,
+    }
     return ThroughputEstimate(
-        flops_per_token=flops,
+        flops_per_token=causal,
         flops_convention="causal",
-        tokens_per_second_per_gpu=FSDP2_BF16_MFU * peak / flops,
-        mfu=FSDP2_BF16_MFU,
-        bound="compute",
-        assumptions=(
-            f"model FLOPs utilisation {FSDP2_BF16_MFU:.0%} of dense {precision} peak: FSDP2 on "
-            "8 x B200, Llama 3 8B, published by torchao; not measured by this project",
-            *small,
-        ),
+        flops_per_token_palm=palm,
+        tokens_per_second_per_gpu=speed,
+        mfu=speed * causal / peak,
+        mfu_palm=speed * palm / peak,
+        hfu=step.executed_flops / seconds / peak,
+        bound=max(groups, key=groups.__getitem__),
+        step_seconds=seconds,
+        micro_batches=step.micro_batches,
+        phases=time._asdict(),
+        hidden_seconds=step.hidden_seconds,
+        nvlink_gb=step.links.nvlink / 1e9,
+        efa_gb=step.links.fabric / 1e9,
+        efficiency=efficiency.name,
+        assumptions=_assumptions(efficiency, recipe, node, time.launch / seconds),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughputBand:
+    """Tokens per second and GPU, from the lower to the upper end."""
+
+    low: float
+    high: float
+
+
+def megatron_class(
+    model: ModelShape, *, layout: Layout, recipe: Recipe, node: Node = P6_B200
+) -> ThroughputBand:
+    """What tuned Megatron-class stacks reach with the same layout and recipe.
+
+    For comparison: the trainer of this project is not such a stack, but an own image can be.
+    """
+    low, high = (
+        estimate_throughput(
+            model,
+            layout=layout,
+            recipe=recipe,
+            efficiency=efficiency_for(stack, node.accelerator),
+            node=node,
+        ).tokens_per_second_per_gpu
+        for stack in ("megatron_low", "megatron_high")
+    )
+    return ThroughputBand(low=low, high=high)
+
+
+def _assumptions(
+    efficiency: Efficiency, recipe: Recipe, node: Node, launch_share: float
+) -> tuple[str, ...]:
+    values = efficiency.values
+    found = [
+        f"{efficiency.name} on {node.accelerator}: {efficiency.source}",
+        f"matrix products at {values.matmul[recipe.precision]:.0%} of dense {recipe.precision} "
+        f"peak, flash attention at {values.attention:.0%} of bf16 peak, memory at "
+        f"{values.hbm:.0%}, NVLink at {values.nvlink:.0%}, EFA at {values.fabric:.0%}",
+        f"{values.overlap:.0%} of FSDP and HSDP communication hides behind computation, that of "
+        "context and tensor parallelism does not",
+    ]
+    if launch_share > 0:
+        found.append(
+            f"{launch_share:.0%} of the step waits for the host to launch kernels: the model or "
+            "its micro-batch is too small to keep a GPU busy"
+        )
+    return tuple(found)
