@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aws_cdk import Annotations, CfnResource, Stack, Token
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
@@ -27,8 +25,8 @@ class JobSecurityGroup(Construct):
     :param vpc: the job's network.
     :param file_system: what the job mounts.
     :param existing: use this group, which may be shared. A delete then waits for nothing, since its
-        interfaces need not be this job's. Missing rules are added: those for EFA as parts of the
-        group itself and once, those for Lustre as parts of the first job that names both groups.
+        interfaces need not be this job's. Missing rules are added: those for EFA once and in the
+        group's stack, those for Lustre as parts of the first job that names both groups.
         Default: a new group.
     :param rules_exist: change nothing on ``existing``: somebody else keeps the rules. For a group
         that this app made, it is checked that those for EFA are there. Default: no.
@@ -84,15 +82,17 @@ class JobSecurityGroup(Construct):
         }
 
     def _complete_efa(self, group: ec2.ISecurityGroup) -> list[CfnResource]:
-        """The self rules that the group lacks, as parts of the group: every job of it needs them.
+        """The self rules that the group lacks, made once and beside it: every job of it needs them.
 
         Its own ``add_egress_rule`` would drop the egress one where all outbound traffic is allowed.
         """
+        _refuse_second_import(self, group)
         found = _self_rules(group)
         ids: dict[Side, str] = {"job": group.security_group_id}
-        _refuse_second_import(self, group)
-        scope: Any = group
-        return [found.get(rule.direction) or rule.add(scope, ids) for rule in EFA_RULES]
+        stack, name = Stack.of(group), _efa_rules_id(group)
+        holder = stack.node.try_find_child(name) or Construct(stack, name)
+        assert isinstance(holder, Construct)
+        return [found.get(rule.direction) or rule.add(holder, ids) for rule in EFA_RULES]
 
     def _complete_lustre(
         self,
@@ -128,18 +128,24 @@ class JobSecurityGroup(Construct):
         )
 
 
+def _efa_rules_id(group: ec2.ISecurityGroup) -> str:
+    return f"EfaRules{group.node.addr[-8:]}"
+
+
 def _self_rules(group: ec2.ISecurityGroup) -> dict[str, CfnResource]:
     """Rules of the group, made in this app, for all traffic of its own, by direction."""
-    own = Stack.of(group).resolve(group.security_group_id)
+    stack = Stack.of(group)
+    own = stack.resolve(group.security_group_id)
+    holder = stack.node.try_find_child(_efa_rules_id(group))
     found: dict[str, CfnResource] = {}
-    for child in group.node.children:
+    for child in [*group.node.children, *(holder.node.children if holder else [])]:
         if isinstance(child, ec2.CfnSecurityGroupIngress):
             direction, peer = "ingress", child.source_security_group_id
         elif isinstance(child, ec2.CfnSecurityGroupEgress):
             direction, peer = "egress", child.destination_security_group_id
         else:
             continue
-        if child.ip_protocol == ALL_TRAFFIC and Stack.of(group).resolve(peer) == own:
+        if child.ip_protocol == ALL_TRAFFIC and stack.resolve(peer) == own:
             found[direction] = child
     return found
 

@@ -203,9 +203,9 @@ class TrainingRole(Construct):
                 own.append(iam.PolicyStatement(sid=sid, actions=list(actions), resources=arns))
         # A policy of its own, so that the job can depend on it: what the role may do must outlive
         # the job that runs under it.
-        self.policy: iam.Policy = iam.Policy(
-            self, "Policy", statements=[*own, *statements], roles=[self.role]
-        )
+        self.policy: iam.Policy = iam.Policy(self, "Policy", statements=[*own, *statements])
+        # By the role's own method, which an immutable role answers by doing nothing.
+        self.role.attach_inline_policy(self.policy)
         if initial_weights is not None:
             initial_weights.bucket.grant_read(self.policy, f"{initial_weights.prefix}*")
         for secret in secrets:
