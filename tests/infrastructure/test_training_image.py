@@ -1,0 +1,74 @@
+"""Images: AWS's own in every partition, and one's own, pinned."""
+
+from __future__ import annotations
+
+import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_ecr as ecr
+
+from cdk_blackwell import TrainingImage
+from cdk_blackwell.infrastructure.training_image import images_account
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def stack() -> Stack:
+    return Stack(App(), "Stack", env=Environment(region="us-west-2"))
+
+
+def test_the_default_image_follows_region_and_partition(stack: Stack) -> None:
+    image = TrainingImage.deep_learning_container(stack)
+    resolved = stack.resolve(image.uri)
+    assert resolved["Fn::Join"][1] == [
+        "763104351884.dkr.ecr.us-west-2.",
+        {"Ref": "AWS::URLSuffix"},
+        "/pytorch:2.13-cu133-amzn2023-sagemaker",
+    ]
+
+
+def test_an_image_outside_ecr_needs_no_pull_right() -> None:
+    assert TrainingImage.from_uri("registry.example/team/image:1").repository_arn is None
+
+
+@pytest.mark.parametrize("uri", ["", "a b", "x" * 256])
+def test_an_unusable_image_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError, match="1-255 characters"):
+        TrainingImage.from_uri(uri)
+
+
+@pytest.mark.parametrize(
+    ("region", "account"),
+    [
+        ("us-west-2", "763104351884"),
+        ("eu-central-1", "763104351884"),
+        ("ap-east-1", "871362719292"),
+        ("cn-north-1", "727897471807"),
+        ("us-gov-west-1", "442386744353"),
+        ("us-gov-east-1", "446045086412"),
+        ("${Token[AWS.Region.4]}", "763104351884"),
+    ],
+)
+def test_aws_keeps_its_images_in_the_regions_own_account(region: str, account: str) -> None:
+    assert images_account(region) == account
+
+
+def test_an_image_of_another_account_is_pinned_by_its_digest(stack: Stack) -> None:
+    repository = ecr.Repository.from_repository_attributes(
+        stack,
+        "Repository",
+        repository_arn="arn:aws:ecr:us-west-2:210987654321:repository/team/train",
+        repository_name="team/train",
+    )
+    image = TrainingImage.from_ecr_repository(repository, DIGEST)
+    resolved = stack.resolve(image.uri)["Fn::Join"][1]
+    assert resolved[0] == "210987654321.dkr.ecr.us-west-2."
+    assert resolved[-1] == f"/team/train@{DIGEST}"
+    assert image.repository_arn == "arn:aws:ecr:us-west-2:210987654321:repository/team/train"
+
+
+@pytest.mark.parametrize("digest", ["sha256:", "sha256:12", "sha256:" + "g" * 64])
+def test_fails_for_a_digest_that_is_none(stack: Stack, digest: str) -> None:
+    repository = ecr.Repository.from_repository_name(stack, "Repository", "train")
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        TrainingImage.from_ecr_repository(repository, digest)

@@ -1,0 +1,122 @@
+"""The training role: one job's prefix, one image, one subnet; new or somebody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk.assertions import Template
+
+from cdk_blackwell import CheckpointStore, S3Prefix, TrainingImage, TrainingRole
+
+ROLE_ARN = "arn:aws:iam::123456789012:role/team/training"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    app = App(outdir=str(tmp_path))
+    return Stack(app, "Stack", env=Environment(region="us-west-2", account="123456789012"))
+
+
+def make(stack: Stack, **props: Any) -> TrainingRole:
+    return TrainingRole(
+        stack,
+        "TrainingRole",
+        job="job",
+        checkpoint_store=CheckpointStore.from_bucket(
+            s3.Bucket.from_bucket_name(stack, "Runs", "runs")
+        ),
+        encryption_keys=[],
+        subnet=ec2.Subnet.from_subnet_attributes(stack, "Subnet", subnet_id="subnet-1"),
+        security_group=ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1"),
+        image=TrainingImage.from_uri("registry.example/team/image:1"),
+        **props,
+    )
+
+
+def statements(stack: Stack) -> list[dict[str, Any]]:
+    (policy,) = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
+    found = policy["Properties"]["PolicyDocument"]["Statement"]
+    assert isinstance(found, list)
+    return found
+
+
+def of(stack: Stack, sid_or_action: str) -> dict[str, Any]:
+    (found,) = (
+        statement
+        for statement in statements(stack)
+        if sid_or_action in (statement.get("Sid"), *_list(statement["Action"]))
+    )
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_no_action_is_a_wildcard(stack: Stack) -> None:
+    make(stack)
+    for statement in statements(stack):
+        assert not [action for action in _list(statement["Action"]) if "*" in action]
+
+
+def test_only_training_jobs_of_this_account_and_region_can_have_it(stack: Stack) -> None:
+    make(stack)
+    (role,) = Template.from_stack(stack).find_resources("AWS::IAM::Role").values()
+    (trust,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert trust["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Join"][1][-1] == (
+        ":sagemaker:us-west-2:123456789012:training-job/*"
+    )
+
+
+def test_interfaces_are_made_in_the_jobs_own_subnet_and_group_only(stack: Stack) -> None:
+    make(stack)
+    ends = [part["Fn::Join"][1][-1] for part in of(stack, "CreateInterfaces")["Resource"]]
+    assert ends == [
+        ":ec2:us-west-2:123456789012:network-interface/*",
+        ":ec2:us-west-2:123456789012:security-group/sg-1",
+        ":ec2:us-west-2:123456789012:subnet/subnet-1",
+    ]
+
+
+def test_initial_weights_are_readable_below_their_prefix_only(stack: Stack) -> None:
+    weights = S3Prefix(bucket=s3.Bucket.from_bucket_name(stack, "Weights", "weights"), prefix="l/3")
+    make(stack, initial_weights=weights)
+    found = of(stack, "s3:GetObject*")
+    assert "weights/l/3/*" in str(found["Resource"])
+    assert weights.uri == "s3://weights/l/3/"
+
+
+def test_a_secret_is_readable_and_nothing_else_of_secrets_manager(stack: Stack) -> None:
+    secret = secretsmanager.Secret.from_secret_name_v2(stack, "Token", "hf-token")
+    make(stack, secrets=[secret])
+    found = of(stack, "secretsmanager:GetSecretValue")
+    assert "hf-token" in str(found["Resource"])
+
+
+def test_an_existing_role_gets_the_same_rights_and_no_new_role_is_made(stack: Stack) -> None:
+    role = iam.Role.from_role_arn(stack, "Theirs", ROLE_ARN)
+    assert make(stack, role=role).role.role_arn == ROLE_ARN
+    template = Template.from_stack(stack)
+    template.resource_count_is("AWS::IAM::Role", 0)
+    template.has_resource_properties("AWS::IAM::Policy", {"Roles": ["training"]})
+    assert of(stack, "OwnRuns")
+
+
+def test_an_immutable_role_is_left_as_it_is(stack: Stack) -> None:
+    make(stack, role=iam.Role.from_role_arn(stack, "Theirs", ROLE_ARN, mutable=False))
+    assert Template.from_stack(stack).find_resources("AWS::IAM::Policy") == {}
+
+
+@pytest.mark.parametrize("prefix", ["/a", "a//b", "../a", "a b"])
+def test_fails_for_a_prefix_that_is_no_folder(stack: Stack, prefix: str) -> None:
+    bucket = s3.Bucket.from_bucket_name(stack, "Weights", "weights")
+    with pytest.raises(ValueError, match="is not usable: give folders"):
+        S3Prefix(bucket=bucket, prefix=prefix)
