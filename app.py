@@ -8,14 +8,26 @@ what a rule or the plan refuses in 3; the CDK's command line turns both into its
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Final
 
 from aws_cdk import App, Environment
 
-from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_DONE
+from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_DONE, Tier
 from cdk_blackwell.planning.errors import DoesNotFitError
 from stacks.foundation_stack import FoundationStack
+from stacks.large_sharded_stack import LargeShardedStack
+from stacks.mid_model_stack import MidModelStack
 from stacks.settings import Settings
 from stacks.small_model_stack import SmallModelStack
+
+STACKS: Final[
+    Mapping[Tier, type[SmallModelStack] | type[MidModelStack] | type[LargeShardedStack]]
+] = {
+    "small": SmallModelStack,
+    "mid": MidModelStack,
+    "large-sharded": LargeShardedStack,
+}
 
 
 def build(app: App) -> App:
@@ -26,20 +38,22 @@ def build(app: App) -> App:
         app,
         "FoundationStack",
         availability_zone=settings.availability_zone,
+        nat=settings.nat,
+        storage_needs=settings.storage_needs(),
         storage_gib=settings.storage_gib,
         throughput_per_tib=settings.throughput_per_tib,
         env=environment,
         description="Shared network, file system and buckets for training on NVIDIA B200",
     )
-    SmallModelStack(
-        app,
-        "SmallModelStack",
-        foundation=foundation.foundation,
-        model=settings.model_shape(),
-        settings=settings,
-        env=environment,
-        description="Training job for a model of up to 7B parameters on NVIDIA B200",
-    )
+    for tier in settings.tiers:
+        STACKS[tier](
+            app,
+            STACKS[tier].__name__,
+            foundation=foundation.foundation,
+            settings=settings.jobs[tier],
+            env=environment,
+            description=f"Training job of the {tier} tier on NVIDIA B200",
+        )
     return app
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aws_cdk import Annotations, CfnOutput, Fn, Stack
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.foundation import Foundation
+from cdk_blackwell.planning.storage_needs import StorageNeeds
 
 
 class FoundationStack(Stack):
@@ -16,8 +18,11 @@ class FoundationStack(Stack):
     :param availability_zone: zone with B200 capacity. Default: the region's first, with a warning,
         since capacity is found in few zones. It is fixed for a foundation: an update that changes
         it fails, because the subnet's addresses and the exports of the file system are in use.
-    :param storage_gib: size of the file system. Default: 1200.
-    :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
+    :param nat: give the network a NAT gateway. Default: no.
+    :param storage_needs: what the planner says that jobs need of the file system. Default: none.
+    :param storage_gib: size of the file system. Default: from ``storage_needs``, else 1200.
+    :param throughput_per_tib: MB/s per TiB of the file system. Default: from ``storage_needs``,
+        else 250.
     """
 
     def __init__(
@@ -26,8 +31,10 @@ class FoundationStack(Stack):
         construct_id: str,
         *,
         availability_zone: str | None = None,
-        storage_gib: int = 1200,
-        throughput_per_tib: int = 250,
+        nat: bool = False,
+        storage_needs: Sequence[StorageNeeds] = (),
+        storage_gib: int | None = None,
+        throughput_per_tib: int | None = None,
         **stack_props: Any,
     ) -> None:
         super().__init__(scope, construct_id, **stack_props)
@@ -42,6 +49,8 @@ class FoundationStack(Stack):
             self,
             "Foundation",
             availability_zone=availability_zone or Fn.select(0, Fn.get_azs()),
+            nat=nat,
+            storage_needs=storage_needs,
             storage_gib=storage_gib,
             throughput_per_tib=throughput_per_tib,
         )

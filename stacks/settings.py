@@ -1,54 +1,38 @@
-"""Context values (``cdk.json`` or ``-c key=value``) as one checked object.
+"""Context values (``cdk.json`` or ``-c key=value``) as checked objects.
 
-Every key is a field of ``Settings``; the command line gives text, ``cdk.json`` may give numbers
-and booleans too. A key that looks like a misspelt one is refused, because it would be ignored
-without a word; any other unknown key is somebody else's (the CDK's own, ``~/.cdk.json``).
+Keys of the application are the fields of ``Settings``; keys of a job are those of ``JobSettings``.
+A job's key holds for every tier of the application, and with a tier's prefix (``small_``, ``mid_``,
+``large_``) for that tier alone: ``-c sequence_length=8192 -c large_sequence_length=131072``.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
+from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.run_spec import Precision
+from cdk_blackwell.planning.run_spec import GradientSync, Precision
+from cdk_blackwell.planning.storage_needs import StorageNeeds, storage_needs
+from cdk_blackwell.planning.tiers import TIERS, tier_for
+from stacks.context import SettingsError, read_value, refuse_misspelt
 
-_MISSPELT: Final = 0.8
-"""Likeness (difflib's ratio) from which an unknown key is taken for a misspelt one."""
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
-_TRUE: Final = {"true", "1", "yes"}
-_FALSE: Final = {"false", "0", "no"}
-
-
-class SettingsError(ValueError):
-    """A context value that cannot be used: one line, what is allowed."""
+ALL_TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
+PREFIXES: Final[Mapping[Tier, str]] = {"small": "small_", "mid": "mid_", "large-sharded": "large_"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the example application can be told. Every field is a context key."""
+class JobSettings:
+    """What one tier's job can be told. Every field is a context key, alone or with a prefix."""
 
-    account: str | None = None
-    """Account to deploy to. Default: the command line's credentials decide."""
-    region: str | None = None
-    """Region to deploy to. Default: the command line's profile decides."""
-    availability_zone: str | None = None
-    """Zone with B200 capacity, such as us-west-2b. Default: the region's first, with a warning.
-
-    Fixed for a foundation: another zone needs another foundation, in a stack of another name."""
-    storage_gib: int = 1200
-    """Size of the file system: 1200 or a multiple of 2400 GiB."""
-    throughput_per_tib: int = 250
-    """Speed of the file system: 125, 250, 500 or 1000 MB/s per TiB."""
-
-    model: str = "llama-3.2-1b"
-    """Name of a preset, or path of a Hugging Face ``config.json``."""
+    model: str
+    """Name of a preset, or path of a Hugging Face ``config.json``. Default: llama-3.2-1b,
+    llama-3.1-8b or qwen2.5-32b, by tier."""
     dataset_prefix: str = "tokens/"
     """Key prefix in the dataset bucket that holds ``manifest.json``."""
     sequence_length: int = 8192
@@ -57,11 +41,13 @@ class Settings:
     """Tokens per optimizer step over all GPUs; a multiple of ``sequence_length``."""
     train_tokens: int = 20_000_000_000
     """Tokens to train on."""
+    instance_count: int | None = None
+    """Instances of 8 GPUs. Default: the fewest that the plan needs."""
     run_id: str | None = None
     """Change it to launch a run. Default: define without launching."""
 
     precision: Precision | None = None
-    """``bf16`` or ``fp32``. Default: the recipe decides."""
+    """Of the blocks' matrix products. Default: the recipe decides."""
     micro_batch_size: int | None = None
     """Sequences per GPU and forward pass. Default: the recipe decides."""
     activation_checkpointing: str | None = None
@@ -70,6 +56,16 @@ class Settings:
     """Peak of the cosine schedule. Default: the recipe decides."""
     warmup_steps: int | None = None
     """Steps of linear warm-up. Default: the recipe decides."""
+    shard_gpus: int | None = None
+    """GPUs that share one copy of the parameters. Default: the search decides."""
+    context_parallel: int | None = None
+    """GPUs that share one sequence. Default: the search decides."""
+    tensor_parallel: int | None = None
+    """GPUs that share each matrix. Default: the search decides."""
+    reshard_after_forward: bool | None = None
+    """Whether gathered weights are dropped after use. Default: the search decides."""
+    gradient_sync: GradientSync | None = None
+    """How often gradients are reduced. Default: the search decides."""
 
     checkpoint_interval_seconds: int = 900
     """Seconds between checkpoints."""
@@ -84,6 +80,12 @@ class Settings:
 
     training_plan_arn: str | None = None
     """Training plan that holds the instances. Default: on demand."""
+    training_plan_fee_usd: float | None = None
+    """What the whole plan costs. Default: unknown."""
+    spot_max_wait_hours: float | None = None
+    """Managed spot: run time and waiting together, hours. Default: not spot."""
+    keep_alive_minutes: float | None = None
+    """On demand: how long instances stay, billed, for the next job. Default: not at all."""
     max_pending_hours: float = 12
     """Hours a job may wait for instances, 0.5 to 672."""
     max_runtime_hours: float = 24
@@ -91,9 +93,12 @@ class Settings:
     max_attempts: int = 3
     """How often one run may be launched."""
     hourly_price_usd: float | None = None
-    """Price of one instance per hour. Default: unknown, cost is not shown."""
+    """Price of one instance per hour. Default: unknown; then nothing can be launched unless the
+    ceiling is waived."""
     max_cost_usd: float | None = None
-    """Refuse when all attempts together can cost more. Default: no ceiling."""
+    """Refuse when all attempts together can cost more."""
+    waive_cost_ceiling: bool = False
+    """Launch without ``max_cost_usd``."""
 
     image: str | None = None
     """URI of the training image. Default: AWS's PyTorch 2.13 image for SageMaker."""
@@ -101,35 +106,6 @@ class Settings:
     """Folder with the wheels the image lacks. Default: ``wheelhouse`` in the working directory."""
     packages_in_image: bool = False
     """The image holds the locked packages, no wheels travel."""
-
-    @classmethod
-    def from_context(cls, context: Mapping[str, Any]) -> Settings:
-        """Read and check; SettingsError names the key, the value got and what is allowed."""
-        known = sorted(field.name for field in fields(cls))
-        for key in sorted(set(context) - set(known)):
-            near = difflib.get_close_matches(key, known, cutoff=_MISSPELT)
-            if near:
-                raise SettingsError(
-                    f"context key {key!r} is unknown: did you mean {' or '.join(sorted(near))}?"
-                )
-        hints = get_type_hints(cls)
-        values = {
-            key: _read(key, context[key], hints[key])
-            for key in known
-            if context.get(key) not in (None, "")
-        }
-        return cls(**values)
-
-    def __post_init__(self) -> None:
-        if self.account is not None and not _ACCOUNT.fullmatch(self.account):
-            raise SettingsError(
-                f"context account is {self.account!r}: twelve digits are expected (in cdk.json "
-                "within quotes, so that zeros at its start stay)"
-            )
-        if self.region is not None and not _REGION.fullmatch(self.region):
-            raise SettingsError(
-                f"context region is {self.region!r}: a region such as us-west-2 is expected"
-            )
 
     def model_shape(self) -> ModelShape:
         """The model; SettingsError when it is neither a preset nor a readable ``config.json``."""
@@ -144,55 +120,108 @@ class Settings:
         return ModelShape.from_hugging_face_config(path)
 
 
-def _read(key: str, value: Any, hint: Any) -> Any:
-    if hint in (str, str | None):
-        return _text(key, value)
-    if hint == Precision | None:
-        return _choice(key, value, get_args(Precision))
-    if hint is bool:
-        return _boolean(key, value)
-    if hint in (int, int | None):
-        return _number(key, value, int)
-    return _number(key, value, float)
+DEFAULTS: Final[Mapping[Tier, Mapping[str, Any]]] = {
+    "small": {"model": "llama-3.2-1b"},
+    "mid": {
+        "model": "llama-3.1-8b",
+        "global_batch_tokens": 4_194_304,
+        "train_tokens": 160_000_000_000,
+    },
+    "large-sharded": {
+        "model": "qwen2.5-32b",
+        "global_batch_tokens": 4_194_304,
+        "train_tokens": 640_000_000_000,
+    },
+}
+"""What a tier's example job is where the context is silent: about 20 tokens a parameter."""
 
 
-def _text(key: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    # An account of digits only is read as a number from cdk.json.
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise SettingsError(f"context {key} is {json.dumps(value)}: text is expected")
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the example application can be told."""
+
+    account: str | None = None
+    """Account to deploy to. Default: the command line's credentials decide."""
+    region: str | None = None
+    """Region to deploy to. Default: the command line's profile decides."""
+    availability_zone: str | None = None
+    """Zone with B200 capacity, such as us-west-2b. Default: the region's first, with a warning.
+
+    Fixed for a foundation: another zone needs another foundation, in a stack of another name."""
+    nat: bool = False
+    """Give the network a NAT gateway."""
+    storage_gib: int | None = None
+    """Size of the file system: 1200 or a multiple of 2400 GiB. Default: what the tiers' data and
+    checkpoints need."""
+    throughput_per_tib: int | None = None
+    """Speed of the file system: 125, 250, 500 or 1000 MB/s per TiB. Default: likewise."""
+    tiers: tuple[Tier, ...] = ALL_TIERS
+    """Which tiers' stacks the application has: ``small``, ``mid``, ``large-sharded``, with commas.
+    Default: all; where ``model`` is given without a prefix, the tier of its size."""
+    jobs: Mapping[Tier, JobSettings] = field(
+        default_factory=lambda: {tier: _read_job(tier, {}) for tier in ALL_TIERS}
+    )
+    """What each tier's job is told; not a context key itself."""
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> Settings:
+        """Read and check; SettingsError names the key, the value got and what is allowed."""
+        hints = get_type_hints(cls)
+        own = [item.name for item in fields(cls) if item.name != "jobs"]
+        job = [item.name for item in fields(JobSettings)]
+        refuse_misspelt(context, [*own, *job], PREFIXES.values())
+        values = {
+            key: read_value(key, context[key], hints[key]) for key in own if _given(context, key)
+        }
+        jobs = {tier: _read_job(tier, context) for tier in ALL_TIERS}
+        if "tiers" not in values and _given(context, "model"):
+            shape = replace(jobs["small"], model=str(context["model"])).model_shape()
+            values["tiers"] = (tier_for(shape.parameter_count).tier,)
+        return cls(**values, jobs=jobs)
+
+    def __post_init__(self) -> None:
+        if self.account is not None and not _ACCOUNT.fullmatch(self.account):
+            raise SettingsError(
+                f"context account is {self.account!r}: twelve digits are expected (in cdk.json "
+                "within quotes, so that zeros at its start stay)"
+            )
+        if self.region is not None and not _REGION.fullmatch(self.region):
+            raise SettingsError(
+                f"context region is {self.region!r}: a region such as us-west-2 is expected"
+            )
+
+    def storage_needs(self) -> list[StorageNeeds]:
+        """What the chosen tiers need of the file system; the dataset lies there once for all.
+
+        Jobs on one instance write checkpoints to their own disks and need it for data only.
+        """
+        largest = max(self.jobs[tier].train_tokens for tier in self.tiers)
+        needs: list[StorageNeeds] = []
+        for tier in self.tiers:
+            job = self.jobs[tier]
+            instances = job.instance_count or TIERS[tier].minimum_instances
+            if instances > 1:
+                needs.append(
+                    storage_needs(
+                        job.model_shape(),
+                        instance_count=instances,
+                        dataset_tokens=0 if needs else largest,
+                        interval_seconds=job.checkpoint_interval_seconds,
+                    )
+                )
+        return needs
 
 
-def _choice(key: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise SettingsError(f"context {key} is {value!r}: allowed are {', '.join(allowed)}")
-    return str(value)
+def _read_job(tier: Tier, context: Mapping[str, Any]) -> JobSettings:
+    """The tier's own keys before those for all tiers before its defaults."""
+    hints = get_type_hints(JobSettings)
+    values = dict(DEFAULTS[tier])
+    for item in fields(JobSettings):
+        for key in (item.name, PREFIXES[tier] + item.name):
+            if _given(context, key):
+                values[item.name] = read_value(key, context[key], hints[item.name])
+    return JobSettings(**values)
 
 
-def _boolean(key: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text in _TRUE | _FALSE:
-        return text in _TRUE
-    raise SettingsError(f"context {key} is {value!r}: true or false is expected")
-
-
-def _number(key: str, value: Any, kind: type[int] | type[float]) -> int | float:
-    wanted = "a whole number" if kind is int else "a number"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise SettingsError(f"context {key} is {json.dumps(value)}: {wanted} is expected")
-    try:
-        plain = isinstance(value, str) and kind is int and value.strip().lstrip("-").isdigit()
-        # Text of digits is exact however long; float would round it.
-        number = int(value) if plain else float(value)
-        exact = kind(number)
-    except (ValueError, OverflowError) as error:
-        raise SettingsError(f"context {key} is {value!r}: {wanted} is expected") from error
-    if number != number or number in (float("inf"), float("-inf")) or exact != number:
-        raise SettingsError(f"context {key} is {value!r}: {wanted} is expected")
-    if number < 0:
-        raise SettingsError(f"context {key} is {value!r}: it cannot be negative")
-    return exact
+def _given(context: Mapping[str, Any], key: str) -> bool:
+    return context.get(key) not in (None, "")

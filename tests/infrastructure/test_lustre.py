@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from cdk_blackwell.infrastructure.lustre import (
     EFA_STEP_GIB,
-    THROUGHPUT_PER_TIB,
     check_metadata_iops,
     check_size,
+    choose_size,
     next_size,
-    smallest_size,
+    shortfall,
 )
+from cdk_blackwell.planning.storage_needs import THROUGHPUTS_PER_TIB, StorageNeeds
 
 
 @pytest.mark.parametrize("gib", [1200, 2400, 4800, 7200, 24_000])
@@ -49,27 +50,55 @@ def test_metadata_speeds_on_offer_are_taken(iops: int | None) -> None:
     check_metadata_iops(iops)
 
 
-def test_a_checkpoint_of_64b_in_three_minutes_needs_4800_gib_at_full_speed() -> None:
-    """832 GB in 180 s is 4.6 GB/s; at 1000 MB/s per TiB that is 4.6 TiB."""
-    size = smallest_size(capacity_gib=2_000, throughput_mbps=832_000 / 180)
+def need(capacity_gib: int, throughput_per_tib: int) -> StorageNeeds:
+    return StorageNeeds(
+        capacity_gib=capacity_gib,
+        throughput_per_tib=throughput_per_tib,
+        checkpoint_write_seconds=100,
+        why="three checkpoints",
+    )
+
+
+def test_without_needs_it_is_the_smallest() -> None:
+    size = choose_size((), storage_gib=None, throughput_per_tib=None, efa=False)
+    assert (size.storage_gib, size.throughput_per_tib) == (1200, 250)
+
+
+def test_one_jobs_needs_are_met_exactly() -> None:
+    size = choose_size([need(4800, 1000)], storage_gib=None, throughput_per_tib=None, efa=False)
     assert (size.storage_gib, size.throughput_per_tib) == (4800, 1000)
 
 
+def test_jobs_side_by_side_add_up() -> None:
+    needs = [need(4800, 1000), need(2400, 250)]
+    size = choose_size(needs, storage_gib=None, throughput_per_tib=None, efa=False)
+    assert (size.storage_gib, size.throughput_per_tib) == (7200, 1000)
+    assert shortfall(size, needs) is None
+
+
+def test_what_is_given_counts_and_what_it_lacks_is_told() -> None:
+    needs = [need(4800, 1000)]
+    size = choose_size(needs, storage_gib=2400, throughput_per_tib=250, efa=False)
+    assert (size.storage_gib, size.throughput_per_tib) == (2400, 250)
+    told = shortfall(size, needs)
+    assert told is not None
+    assert "2400 GiB and 586 MB/s; planned are 4800 GiB and 4,688 MB/s" in told
+    assert "three checkpoints" in told
+
+
 @given(
-    gib=st.floats(0, 400_000),
-    mbps=st.floats(0, 400_000),
+    needs=st.lists(
+        st.builds(need, st.integers(1, 200_000), st.sampled_from(THROUGHPUTS_PER_TIB)), max_size=4
+    ),
     efa=st.booleans(),
 )
-def test_the_smallest_size_is_offered_and_meets_both_needs(
-    gib: float, mbps: float, efa: bool
-) -> None:
-    size = smallest_size(capacity_gib=gib, throughput_mbps=mbps, efa=efa)
+def test_the_size_chosen_is_offered_and_enough(needs: list[StorageNeeds], efa: bool) -> None:
+    size = choose_size(needs, storage_gib=None, throughput_per_tib=None, efa=efa)
     check_size(size.storage_gib, size.throughput_per_tib, efa=efa)
-    assert size.storage_gib >= gib
-    assert size.throughput_mbps >= mbps * (1 - 1e-9)
+    assert shortfall(size, needs) is None
 
 
-@given(gib=st.floats(0, 1_000_000), per_tib=st.sampled_from(THROUGHPUT_PER_TIB))
+@given(gib=st.floats(0, 1_000_000), per_tib=st.sampled_from(THROUGHPUTS_PER_TIB))
 def test_the_next_size_is_less_than_a_step_away(gib: float, per_tib: int) -> None:
     assert 0 <= next_size(gib, per_tib, efa=False) - gib <= 2400
     assert 0 <= next_size(gib, per_tib, efa=True) - gib <= EFA_STEP_GIB[per_tib]

@@ -14,7 +14,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Match, Template
 
-import cdk_blackwell.jobs.training_job as training_job
+import cdk_blackwell.jobs.bundle as bundle
 from cdk_blackwell import (
     Capacity,
     CheckpointStore,
@@ -36,18 +36,8 @@ PROPS: dict[str, Any] = {
     "global_batch_tokens": 1_048_576,
     "train_tokens": 10_000_000_000,
     "packages_in_image": True,
+    "waive_cost_ceiling": True,
 }
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Stack:
-    app = App(outdir=str(tmp_path / "out"))
-    return Stack(app, "Mine", env=Environment(region="us-west-2"))
-
-
-@pytest.fixture
-def foundation(stack: Stack) -> Foundation:
-    return Foundation(stack, "Foundation", availability_zone="us-west-2b")
 
 
 def definitions(template: Template) -> list[str]:
@@ -231,22 +221,6 @@ def test_a_training_plan_is_asked_for_by_its_arn(stack: Stack, foundation: Found
     assert "172800" in definition
 
 
-def test_fails_when_a_cost_ceiling_is_set_for_a_paid_plan(
-    stack: Stack, foundation: Foundation
-) -> None:
-    arn = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine"
-    with pytest.raises(ValueError, match="cannot be checked under a training plan"):
-        SmallModelJob(
-            stack,
-            "Job",
-            foundation=foundation,
-            capacity=Capacity.training_plan(arn),
-            hourly_price_usd=100,
-            max_cost_usd=1000,
-            **PROPS,
-        )
-
-
 def test_an_own_image_in_ecr_may_be_pulled(stack: Stack, foundation: Foundation) -> None:
     uri = "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/train:1"
     SmallModelJob(stack, "Job", foundation=foundation, image=TrainingImage.from_uri(uri), **PROPS)
@@ -292,26 +266,6 @@ def test_others_can_listen_to_the_jobs_states(stack: Stack, foundation: Foundati
     )
 
 
-def test_a_subclass_extends_request_and_environment(stack: Stack, foundation: Foundation) -> None:
-    class Ours(SmallModelJob):
-        def container_environment(self) -> dict[str, str]:
-            return {**super().container_environment(), "TEAM": "speech"}
-
-        def request_template(self, inputs: Any) -> dict[str, Any]:
-            request = super().request_template(inputs)
-            return {**request, "EnableInterContainerTrafficEncryption": False}
-
-    Ours(stack, "Job", foundation=foundation, **PROPS)
-    (definition,) = definitions(Template.from_stack(stack))
-    assert "speech" in definition
-    assert "EnableInterContainerTrafficEncryption" in definition
-
-
-def test_training_job_itself_is_not_used(stack: Stack, foundation: Foundation) -> None:
-    with pytest.raises(TypeError, match="use SmallModelJob"):
-        TrainingJob(stack, "Job", foundation=foundation, **PROPS)
-
-
 def test_a_subclass_with_a_tier_is_a_job(stack: Stack, foundation: Foundation) -> None:
     class Own(TrainingJob):
         tier: ClassVar[Tier] = "small"
@@ -328,9 +282,9 @@ def test_a_comment_in_a_training_script_changes_only_the_assets_hash(
         source = tmp_path / f"scripts-{number}"
         source.mkdir()
         (source / "launch.py").write_text(text)
-        original = training_job.write_bundle
+        original = bundle.write_bundle
         monkeypatch.setattr(
-            training_job,
+            bundle,
             "write_bundle",
             lambda folder, *, wheels, source=source, original=original: original(
                 folder, wheels=wheels, source=source
@@ -355,7 +309,6 @@ def test_a_comment_in_a_training_script_changes_only_the_assets_hash(
 
 def test_the_plan_is_the_planners_own(stack: Stack, foundation: Foundation) -> None:
     job = SmallModelJob(stack, "Job", foundation=foundation, **PROPS)
-    assert job.plan == make_plan(
-        tier="small",
-        **{k: v for k, v in PROPS.items() if k not in ("dataset_prefix", "packages_in_image")},
-    )
+    others = ("dataset_prefix", "packages_in_image", "waive_cost_ceiling")
+    asked = {key: value for key, value in PROPS.items() if key not in others}
+    assert job.plan == make_plan(tier="small", **asked)

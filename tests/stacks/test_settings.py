@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from stacks.settings import Settings, SettingsError
+from stacks.context import SettingsError
+from stacks.settings import PREFIXES, JobSettings, Settings
 
 
 def test_text_from_the_command_line_and_numbers_from_cdk_json_are_read_alike() -> None:
     text = Settings.from_context({"sequence_length": "4096", "max_pending_hours": "1.5"})
     numbers = Settings.from_context({"sequence_length": 4096, "max_pending_hours": 1.5})
     assert text == numbers
-    assert text.sequence_length == 4096
+    assert text.jobs["mid"].sequence_length == 4096
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,9 @@ def test_text_from_the_command_line_and_numbers_from_cdk_json_are_read_alike() -
     ],
 )
 def test_values_are_read_exactly(key: str, value: Any, expected: Any) -> None:
-    assert getattr(Settings.from_context({key: value}), key) == expected
+    settings = Settings.from_context({key: value})
+    owner = settings if hasattr(settings, key) else settings.jobs["large-sharded"]
+    assert getattr(owner, key) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,3 +59,47 @@ def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any, words: str) -
 
 def test_context_of_other_tools_is_left_alone() -> None:
     assert Settings.from_context({"cli-telemetry": False, "vpc-provider:x": {}}) == Settings()
+
+
+def test_a_key_holds_for_every_tier_and_with_a_prefix_for_one() -> None:
+    settings = Settings.from_context({"sequence_length": "4096", "large_sequence_length": 131_072})
+    assert {tier: job.sequence_length for tier, job in settings.jobs.items()} == {
+        "small": 4096,
+        "mid": 4096,
+        "large-sharded": 131_072,
+    }
+
+
+@pytest.mark.parametrize(
+    ("context", "tiers"),
+    [
+        ({}, ("small", "mid", "large-sharded")),
+        ({"tiers": "mid"}, ("mid",)),
+        ({"tiers": "large-sharded, small"}, ("large-sharded", "small")),
+        ({"tiers": ["mid", "mid"]}, ("mid",)),
+        ({"model": "llama-3.2-1b"}, ("small",)),
+        ({"model": "llama-2-13b"}, ("mid",)),
+        ({"model": "qwen2.5-32b"}, ("large-sharded",)),
+        ({"mid_model": "llama-2-13b"}, ("small", "mid", "large-sharded")),
+        ({"model": "llama-2-13b", "tiers": "small"}, ("small",)),
+    ],
+)
+def test_the_application_has_the_tiers_that_are_asked_for(
+    context: dict[str, Any], tiers: tuple[str, ...]
+) -> None:
+    assert Settings.from_context(context).tiers == tiers
+
+
+def test_the_file_system_is_sized_for_what_lies_on_it() -> None:
+    (large,) = Settings().storage_needs()
+    assert large.capacity_gib >= 4800
+    assert Settings.from_context({"tiers": "small"}).storage_needs() == []
+    both = Settings.from_context({"mid_instance_count": "4"}).storage_needs()
+    # The dataset lies there once: the second job adds its checkpoints only.
+    assert len(both) == 2
+    assert sum(need.capacity_gib for need in both) < 2 * large.capacity_gib
+
+
+def test_no_key_of_the_application_begins_as_a_tiers() -> None:
+    names = [item.name for kind in (Settings, JobSettings) for item in fields(kind)]
+    assert not [name for name in names if name.startswith(tuple(PREFIXES.values()))]

@@ -1,4 +1,4 @@
-"""Both stacks, synthesised once per session and only read afterwards."""
+"""The small tier's stacks, synthesised once per session and only read afterwards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IN_IMAGE = {"packages_in_image": "true"}
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesised:
-    """The application's two stacks."""
+    """The foundation and the small tier's stack."""
 
     foundation: Template
     job: Template
@@ -64,8 +64,8 @@ def synthesise(context: Mapping[str, Any], folder: Path) -> Synthesised:
 
 @pytest.fixture(scope="session")
 def default(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    """Nothing given: llama-3.2-1b, agnostic, not launched."""
-    return synthesise({}, tmp_path_factory.mktemp("default"))
+    """Nothing given but the tier: llama-3.2-1b, agnostic, not launched."""
+    return synthesise({"tiers": "small"}, tmp_path_factory.mktemp("default"))
 
 
 @pytest.fixture(scope="session")
@@ -88,6 +88,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Synthes
             "global_batch_tokens": "4096",
             "train_tokens": "819200",
             "run_id": "demo-1",
+            "waive_cost_ceiling": "true",
             "precision": "fp32",
             "peak_learning_rate": "3e-3",
             "warmup_steps": "20",

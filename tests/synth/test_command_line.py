@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cdk_blackwell.local.aws import LocalAws
-from cdk_blackwell.planning.contracts import StackOutput, stack_output_name
+from cdk_blackwell.planning.contracts import STACK_OUTPUT_PREFIX, StackOutput
 
 ROOT = Path(__file__).parent.parent.parent
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
-STACKS = ("FoundationStack", "SmallModelStack")
+STACKS = ("FoundationStack", "SmallModelStack", "MidModelStack", "LargeShardedStack")
 CONTEXT = {"packages_in_image": "true", "availability_zone": "us-west-2b", "region": "us-west-2"}
 
 pytestmark = [
@@ -61,17 +61,19 @@ def test_ls_and_synth_need_no_account(tmp_path: Path) -> None:
         assert (tmp_path / "out" / f"{stack}.template.json").is_file()
 
 
-def test_both_stacks_are_deployed_and_destroyed(tmp_path: Path) -> None:
+def test_all_stacks_are_deployed_and_destroyed(tmp_path: Path) -> None:
     with LocalAws(state_dir=tmp_path / "aws") as aws:
         environment = aws.environment()
         cdk("bootstrap", out=tmp_path / "boot", environment=environment)
         outputs = tmp_path / "outputs.json"
         deploy = ("deploy", "--all", "--require-approval=never", "--outputs-file", str(outputs))
         cdk(*deploy, out=tmp_path / "out", environment=environment)
-        value = json.loads(outputs.read_text())["SmallModelStack"]
-        output = StackOutput.from_json(value[stack_output_name("SmallModelStack-Train")])
         boards = aws.client("cloudwatch").list_dashboards()["DashboardEntries"]
-        assert output.dashboard in [board["DashboardName"] for board in boards]
+        for stack, values in json.loads(outputs.read_text()).items():
+            if stack in STACKS[1:]:
+                name = next(iter(key for key in values if key.startswith(STACK_OUTPUT_PREFIX)))
+                output = StackOutput.from_json(values[name])
+                assert output.dashboard in [board["DashboardName"] for board in boards]
         cdk("destroy", "--all", "--force", out=tmp_path / "end", environment=environment)
         left = aws.client("cloudformation").describe_stacks()["Stacks"]
         assert not set(STACKS) & {stack["StackName"] for stack in left}

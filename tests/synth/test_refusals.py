@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT
 from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
 from stacks.settings import Settings
 
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p"
 ROOT = Path(__file__).parent.parent.parent
 IN_IMAGE = {"packages_in_image": "true"}
 Refuse = Callable[..., str]
@@ -31,21 +33,34 @@ Refuse = Callable[..., str]
             {"region": "us-east-1", "availability_zone": "us-west-2b"},
             ["'us-west-2b'", "us-east-1"],
         ),
-        ({"model": "llama-2-13b"}, ["13.02B", "up to 7B", "MidModelJob"]),
+        (
+            {"model": "llama-2-13b", "tiers": "small"},
+            ["13.02B", "up to 7B", "MidModelJob"],
+        ),
         ({"model": "gpt-9"}, ["'gpt-9'", "llama-3.2-1b", "config.json"]),
         ({"sequence_length": "8k"}, ["sequence_length", "'8k'", "whole number"]),
         ({"sequence_length": "8192.5"}, ["sequence_length", "whole number"]),
         ({"max_cost": "100"}, ["'max_cost'", "did you mean max_cost_usd"]),
         ({"sequence_lenght": "8192"}, ["'sequence_lenght'", "did you mean sequence_length"]),
+        ({"mid_sequence_lenght": "8192"}, ["did you mean mid_sequence_length?"]),
+        ({"large_precision": "fp4"}, ["large_precision", "'fp4'", "fp8"]),
+        ({"tiers": "small,huge"}, ["tiers", "'huge'", "small, mid, large-sharded"]),
+        ({"run_id": "a"}, ["hourly_price_usd and max_cost_usd are missing"]),
         ({"packages_in_image": "maybe"}, ["packages_in_image", "true or false"]),
         ({"precision": "fp4"}, ["precision", "'fp4'", "bf16"]),
-        ({"global_batch_tokens": "1000"}, ["1,000", "65,536"]),
+        ({"global_batch_tokens": "1000"}, ["1,000", "multiple of sequence_length 8,192"]),
         ({"run_id": "-a"}, ["'-a'", "1-24 letters"]),
-        ({"max_cost_usd": "100"}, ["max_cost_usd", "needs hourly_price_usd"]),
+        ({"max_cost_usd": "100"}, ["max_cost_usd", "hourly_price_usd is not given"]),
         (
-            {"max_cost_usd": "100", "hourly_price_usd": "99"},
-            ["7,286.40 USD", "max_cost_usd 100.00", "3 attempts of up to 24.0 hours", "Lower"],
+            {"max_cost_usd": "5000", "hourly_price_usd": "99", "tiers": "small"},
+            ["7,286.40 USD", "max_cost_usd 5,000.00", "3 attempts of up to 24.0 hours", "Lower"],
         ),
+        (
+            {"spot_max_wait_hours": "48", "training_plan_arn": PLAN},
+            ["both given", "one source of instances"],
+        ),
+        ({"spot_max_wait_hours": "1"}, ["max_wait of 3600 s", "86400 s (max_runtime)"]),
+        ({"keep_alive_minutes": "600"}, ["keep_alive of 36000 s", "21600 s"]),
         ({"storage_gib": "1300"}, ["1300", "next larger is 2400"]),
         ({"throughput_per_tib": "300"}, ["300", "125, 250, 500, 1000"]),
         ({"max_pending_hours": "0.1"}, ["360 s", "1800 s (30 minutes)"]),
@@ -58,7 +73,7 @@ Refuse = Callable[..., str]
             },
             ["us-west-2", "us-east-1"],
         ),
-        ({"micro_batch_size": "3"}, ["micro_batch_size is 3", "use 1 or 2"]),
+        ({"micro_batch_size": "3"}, ["micro_batch_size is 3", "use 1, 2"]),
     ],
 )
 def test_the_line_says_what_is_wrong_and_what_to_do(
@@ -102,8 +117,10 @@ def test_a_model_that_does_not_fit_is_refused_with_both_numbers(refuse: Refuse) 
         sequence_length="131072",
         global_batch_tokens=str(131_072 * 8),
         activation_checkpointing="none",
+        context_parallel="1",
     )
-    assert "GiB per GPU" in line
+    assert re.search(r"needs [0-9,.]+ GiB of [0-9,.]+ GiB", line)
+    assert "use " in line
 
 
 def test_a_missing_wheelhouse_names_the_command_that_fills_it(
@@ -118,7 +135,11 @@ def test_a_missing_wheelhouse_names_the_command_that_fills_it(
     ("context", "code", "beginning"),
     [
         ({"model": "/does/not/exist"}, EXIT_BAD_INPUT, "model '/does/not/exist'"),
-        ({"model": "llama-2-13b"}, EXIT_DOES_NOT_FIT, "llama-2-13b has 13.02B parameters"),
+        (
+            {"model": "llama-2-13b", "tiers": "small"},
+            EXIT_DOES_NOT_FIT,
+            "llama-2-13b has 13.02B parameters",
+        ),
     ],
 )
 def test_app_py_prints_one_line_and_ends_with_the_contracts_code(
@@ -140,14 +161,15 @@ def test_app_py_prints_one_line_and_ends_with_the_contracts_code(
 @pytest.mark.parametrize(
     ("context", "error"),
     [
-        ({"model": "llama-2-13b"}, DoesNotFitError),
+        ({"model": "llama-2-13b", "tiers": "small"}, DoesNotFitError),
         ({"max_cost_usd": "100", "hourly_price_usd": "99"}, DoesNotFitError),
+        ({"max_cost_usd": "5000", "hourly_price_usd": "99", "tiers": "small"}, DoesNotFitError),
         (
             {"sequence_length": "131072", "global_batch_tokens": str(131_072 * 8)}
-            | {"model": "llama-2-7b", "activation_checkpointing": "none"},
+            | {"model": "llama-2-7b", "activation_checkpointing": "none", "context_parallel": "1"},
             DoesNotFitError,
         ),
-        ({"max_cost_usd": "100"}, ValueError),
+        ({"run_id": "a"}, ValueError),
         ({"global_batch_tokens": "1000"}, PlanError),
     ],
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from aws_cdk import CfnResource, RemovalPolicy, Token
+from aws_cdk import Annotations, CfnResource, RemovalPolicy, Token
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
@@ -18,10 +19,13 @@ from cdk_blackwell.infrastructure.lustre import (
     LUSTRE_PORTS,
     LUSTRE_VERSION,
     LustrePorts,
+    LustreSize,
     check_metadata_iops,
-    check_size,
+    choose_size,
+    shortfall,
 )
 from cdk_blackwell.infrastructure.removal import KEPT
+from cdk_blackwell.planning.storage_needs import StorageNeeds
 
 DATASET_PATH: Final = "/dataset"
 """Where the dataset bucket appears on the file system."""
@@ -74,6 +78,11 @@ class ISharedFileSystem(Protocol):
         ...
 
     @property
+    def size(self) -> LustreSize | None:
+        """Capacity and speed; None where they are not known."""
+        ...
+
+    @property
     def ready(self) -> list[IDependable]:
         """What must exist before a job can mount (the association, the rules)."""
         ...
@@ -88,6 +97,7 @@ class _ImportedFileSystem:
     dataset_bucket: s3.IBucket
     dataset_path: str
     efa: bool
+    size: LustreSize | None = None
 
     @property
     def ready(self) -> list[IDependable]:
@@ -153,9 +163,12 @@ class SharedFileSystem(Construct):
         its key, and of ``encryption_key``, is told to admit FSx where it can be changed.
     :param encryption_key: encrypts the file system at rest. Default: the bucket's key, else a new
         one.
-    :param storage_gib: 1200 or a multiple of 2400; with EFA steps of 4,800 to 38,400. What a plan
-        needs ``smallest_size`` (``infrastructure.lustre``) tells. Default: 1200.
-    :param throughput_per_tib: 125, 250, 500 or 1000 MB/s per TiB. Default: 250.
+    :param storage_needs: what the planner says that jobs need (``planning.storage_needs``), to
+        derive the size from. Default: none.
+    :param storage_gib: 1200 or a multiple of 2400; with EFA steps of 4,800 to 38,400. Default: the
+        smallest that meets ``storage_needs``, else 1200.
+    :param throughput_per_tib: 125, 250, 500 or 1000 MB/s per TiB. Default: the smallest that meets
+        ``storage_needs``, else 250.
     :param metadata_iops: metadata operations per second. Fixed at creation. Default: as many as
         come with the size, growing with it.
     :param efa: let clients use EFA. It makes the file system start at 4.8 to 38.4 TiB; whether
@@ -175,15 +188,24 @@ class SharedFileSystem(Construct):
         subnet: ec2.ISubnet,
         dataset_bucket: s3.IBucket,
         encryption_key: kms.IKey | None = None,
-        storage_gib: int = 1200,
-        throughput_per_tib: int = 250,
+        storage_needs: Sequence[StorageNeeds] = (),
+        storage_gib: int | None = None,
+        throughput_per_tib: int | None = None,
         metadata_iops: int | None = None,
         efa: bool = False,
         security_group: ec2.ISecurityGroup | None = None,
         removal_policy: RemovalPolicy = KEPT,
     ) -> None:
         super().__init__(scope, construct_id)
-        check_size(storage_gib, throughput_per_tib, efa=efa)
+        self.size: LustreSize = choose_size(
+            storage_needs,
+            storage_gib=storage_gib,
+            throughput_per_tib=throughput_per_tib,
+            efa=efa,
+        )
+        too_small = shortfall(self.size, storage_needs)
+        if too_small is not None:
+            Annotations.of(self).add_warning_v2("cdk-blackwell:file-system-size", too_small)
         check_metadata_iops(metadata_iops)
         self.dataset_bucket: s3.IBucket = dataset_bucket
         self.dataset_path: str = DATASET_PATH
@@ -204,13 +226,13 @@ class SharedFileSystem(Construct):
             file_system_type="LUSTRE",
             file_system_type_version=LUSTRE_VERSION,
             storage_type="SSD",
-            storage_capacity=storage_gib,
+            storage_capacity=self.size.storage_gib,
             subnet_ids=[subnet.subnet_id],
             security_group_ids=[self.security_group.security_group_id],
             kms_key_id=self.encryption_key.key_arn,
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type="PERSISTENT_2",
-                per_unit_storage_throughput=throughput_per_tib,
+                per_unit_storage_throughput=self.size.throughput_per_tib,
                 data_compression_type="LZ4",
                 # Cannot be added later: without it, metadata speed could never be raised.
                 metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(

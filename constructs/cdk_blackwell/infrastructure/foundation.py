@@ -17,6 +17,7 @@ from cdk_blackwell.infrastructure.endpoints import DEFAULT_INTERFACE_ENDPOINTS
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
 from cdk_blackwell.infrastructure.network import DEFAULT_CIDR, TrainingNetwork
 from cdk_blackwell.infrastructure.removal import KEPT
+from cdk_blackwell.planning.storage_needs import StorageNeeds
 
 
 class IFoundation(Protocol):
@@ -60,8 +61,10 @@ class Foundation(Construct):
     :param cidr: IPv4 range of the VPC. Default: 10.64.0.0/16.
     :param interface_endpoints: as ``TrainingNetwork`` takes them. Default: ``monitoring``.
     :param nat: give the network a NAT gateway. Default: no.
-    :param storage_gib: size of the file system. Default: 1200.
-    :param throughput_per_tib: MB/s per TiB of the file system. Default: 250.
+    :param storage_needs: what the planner says that jobs need of the file system. Default: none.
+    :param storage_gib: size of the file system. Default: from ``storage_needs``, else 1200.
+    :param throughput_per_tib: MB/s per TiB of the file system. Default: from ``storage_needs``,
+        else 250.
     :param metadata_iops: metadata operations per second of the file system. Default: as many as
         come with its size.
     :param versioned_checkpoints: keep overwritten objects in the checkpoint bucket. Default: no.
@@ -76,8 +79,9 @@ class Foundation(Construct):
         cidr: str = DEFAULT_CIDR,
         interface_endpoints: Sequence[str] = DEFAULT_INTERFACE_ENDPOINTS,
         nat: bool = False,
-        storage_gib: int = 1200,
-        throughput_per_tib: int = 250,
+        storage_needs: Sequence[StorageNeeds] = (),
+        storage_gib: int | None = None,
+        throughput_per_tib: int | None = None,
         metadata_iops: int | None = None,
         versioned_checkpoints: bool = False,
     ) -> None:
@@ -117,6 +121,7 @@ class Foundation(Construct):
             subnet=self.subnet,
             dataset_bucket=self.dataset_bucket,
             encryption_key=self.encryption_key,
+            storage_needs=storage_needs,
             storage_gib=storage_gib,
             throughput_per_tib=throughput_per_tib,
             metadata_iops=metadata_iops,

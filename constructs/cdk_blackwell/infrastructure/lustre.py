@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cdk_blackwell.planning.storage_needs import (
+    CAPACITY_STEP_GIB,
+    SMALLEST_CAPACITY_GIB,
+    THROUGHPUTS_PER_TIB,
+    StorageNeeds,
+)
+
 GIB_PER_TIB: Final = 1024
 LUSTRE_VERSION: Final = "2.15"
-THROUGHPUT_PER_TIB: Final = (125, 250, 500, 1000)
-"""MB/s per TiB that PERSISTENT_2 SSD offers."""
-SMALLEST_GIB: Final = 1200
-STEP_GIB: Final = 2400
-"""PERSISTENT_2 SSD: 1200, 2400 and then steps of 2400 GiB."""
+DEFAULT_THROUGHPUT_PER_TIB: Final = 250
 EFA_STEP_GIB: Final = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 """With EFA, size comes in steps of this, by MB/s per TiB: a file server's own disks."""
 METADATA_IOPS: Final = (1500, 3000, 6000, *range(12_000, 192_001, 12_000))
 """Metadata operations per second that can be provisioned on SSD."""
-LARGEST_GIB: Final = 1_000 * STEP_GIB
+LARGEST_GIB: Final = 1_000 * CAPACITY_STEP_GIB
 """Far above any training job's need; catches slips in the number of zeros."""
+
+
+_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +42,18 @@ LUSTRE_PORTS: Final = (
 )
 
 
-def check_size(storage_gib: int, throughput_per_tib: int, *, efa: bool) -> None:
-    """Refuse what FSx does not offer; ValueError names the next larger size."""
-    if throughput_per_tib not in THROUGHPUT_PER_TIB:
-        allowed = ", ".join(map(str, THROUGHPUT_PER_TIB))
+def check_throughput(throughput_per_tib: int) -> None:
+    """Refuse what FSx does not offer."""
+    if throughput_per_tib not in THROUGHPUTS_PER_TIB:
+        allowed = ", ".join(map(str, THROUGHPUTS_PER_TIB))
         raise ValueError(
             f"throughput_per_tib {throughput_per_tib} is not offered: give one of {allowed}"
         )
+
+
+def check_size(storage_gib: int, throughput_per_tib: int, *, efa: bool) -> None:
+    """Refuse what FSx does not offer; ValueError names the next larger size."""
+    check_throughput(throughput_per_tib)
     if isinstance(storage_gib, bool) or not isinstance(storage_gib, int):
         raise ValueError(f"storage_gib {storage_gib!r} is not a whole number of GiB")
     larger = next_size(max(1, storage_gib), throughput_per_tib, efa=efa)
@@ -73,9 +85,9 @@ def check_metadata_iops(iops: int | None) -> None:
 
 def next_size(gib: float, throughput_per_tib: int, *, efa: bool) -> int:
     """The smallest size offered that holds ``gib``, in GiB."""
-    if not efa and gib <= SMALLEST_GIB:
-        return SMALLEST_GIB
-    step = EFA_STEP_GIB[throughput_per_tib] if efa else STEP_GIB
+    if not efa and gib <= SMALLEST_CAPACITY_GIB:
+        return SMALLEST_CAPACITY_GIB
+    step = EFA_STEP_GIB[throughput_per_tib] if efa else CAPACITY_STEP_GIB
     return max(1, int(-(-gib // step))) * step
 
 
@@ -92,19 +104,49 @@ class LustreSize:
         return self.storage_gib / GIB_PER_TIB * self.throughput_per_tib
 
 
-def smallest_size(*, capacity_gib: float, throughput_mbps: float, efa: bool = False) -> LustreSize:
-    """The size with the least GiB, then the least MB/s per TiB, that meets both needs.
+def choose_size(
+    needs: Sequence[StorageNeeds],
+    *,
+    storage_gib: int | None,
+    throughput_per_tib: int | None,
+    efa: bool,
+) -> LustreSize:
+    """What was given, and for what was not, the smallest that meets all needs at once.
 
-    :param capacity_gib: data to hold, GiB.
-    :param throughput_mbps: MB/s that reads and checkpoint writes need together.
+    Jobs keep their data side by side and may write at the same time, so both add up. Without needs
+    the default is 1200 GiB, or with EFA its smallest step, at 250 MB/s per TiB.
     """
+    capacity = float(sum(need.capacity_gib for need in needs))
+    speed = sum(need.throughput_mb_per_second for need in needs)
 
     def holding(per_tib: int) -> LustreSize:
-        needed = max(capacity_gib, throughput_mbps / per_tib * GIB_PER_TIB)
-        return LustreSize(
-            storage_gib=next_size(needed, per_tib, efa=efa), throughput_per_tib=per_tib
-        )
+        if storage_gib is not None:
+            return LustreSize(storage_gib=storage_gib, throughput_per_tib=per_tib)
+        needed = max(capacity, speed / per_tib * GIB_PER_TIB)
+        gib = next_size(needed, per_tib, efa=efa)
+        return LustreSize(storage_gib=gib, throughput_per_tib=per_tib)
 
-    return min(
-        map(holding, THROUGHPUT_PER_TIB), key=lambda s: (s.storage_gib, s.throughput_per_tib)
+    if throughput_per_tib is None and not needs:
+        throughput_per_tib = DEFAULT_THROUGHPUT_PER_TIB
+    offered = THROUGHPUTS_PER_TIB if throughput_per_tib is None else (throughput_per_tib,)
+    for per_tib in offered:
+        check_throughput(per_tib)
+    sizes = [holding(per_tib) for per_tib in offered]
+    fast_enough = [size for size in sizes if size.throughput_mbps >= speed] or sizes[-1:]
+    size = min(fast_enough, key=lambda size: (size.storage_gib, size.throughput_per_tib))
+    check_size(size.storage_gib, size.throughput_per_tib, efa=efa)
+    return size
+
+
+def shortfall(size: LustreSize, needs: Sequence[StorageNeeds]) -> str | None:
+    """Why ``size`` is less than what is needed; None where it is enough."""
+    capacity = sum(need.capacity_gib for need in needs)
+    speed = sum(need.throughput_mb_per_second for need in needs)
+    if size.storage_gib >= capacity and size.throughput_mbps >= speed * (1 - _ROUNDING):
+        return None
+    return (
+        f"the file system has {size.storage_gib} GiB and {size.throughput_mbps:,.0f} MB/s; planned "
+        f"are {capacity} GiB and {speed:,.0f} MB/s ({'; '.join(need.why for need in needs)}). "
+        "Checkpoints will fill it or hold training up: enlarge it, or leave storage_gib and "
+        "throughput_per_tib out"
     )

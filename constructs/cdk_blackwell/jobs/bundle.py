@@ -8,6 +8,10 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
+from aws_cdk import Stage
+from aws_cdk import aws_s3_assets as s3_assets
+from constructs import Construct
+
 from cdk_blackwell.bundle import (
     WHEELHOUSE_FOLDER,
     bundle_source,
@@ -94,3 +98,18 @@ def write_bundle(folder: Path, *, wheels: tuple[Path, ...], source: Path | None 
     path = folder / BUNDLE_FILE
     path.write_bytes(archive(bundle_members(wheels=wheels, source=source)))
     return path
+
+
+def bundle_asset(
+    scope: Construct, construct_id: str, *, wheels: tuple[Path, ...]
+) -> s3_assets.Asset:
+    """The bundle as an asset, written into the cloud assembly's own folder."""
+    stage = Stage.of(scope)
+    assert stage is not None
+    folder = Path(stage.asset_outdir) / "staging" / f"bundle-{scope.node.addr}"
+    return s3_assets.Asset(
+        scope,
+        construct_id,
+        path=str(write_bundle(folder, wheels=wheels)),
+        display_name="Training bundle",
+    )

@@ -9,39 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from aws_cdk import Stack, Token
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_s3 as s3
 
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
 from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH
-from cdk_blackwell.planning.cost import worst_case_usd
-from cdk_blackwell.planning.errors import DoesNotFitError
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
 
-MAX_RUNTIME_SECONDS: Final = 28 * 86_400
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)(?:_|$)", re.IGNORECASE
 )
 """Whole words, so that names such as TOKENIZERS_PARALLELISM pass."""
 _HASH_LENGTH: Final = 6
-_PREFIX = re.compile(r"(?:[A-Za-z0-9!_.'()*-]+/)*")
-
-
-def normalise_dataset_prefix(prefix: str) -> str:
-    """``tokens`` and ``tokens/`` both give ``tokens/``; the empty prefix is the whole bucket."""
-    if Token.is_unresolved(prefix):
-        raise ValueError("dataset_prefix must be known at synth: give it as text, not as a token")
-    normal = prefix if prefix in ("", "/") or prefix.endswith("/") else f"{prefix}/"
-    normal = "" if normal == "/" else normal
-    parts = normal.split("/")
-    if not _PREFIX.fullmatch(normal) or ".." in parts or "." in parts:
-        raise ValueError(
-            f"dataset_prefix {prefix!r} is not usable: give folders of letters, digits and "
-            "!_.'()*- separated by single slashes, without one at the start, for example tokens/"
-        )
-    return normal
 
 
 def check_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -61,60 +43,14 @@ def check_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return dict(environment)
 
 
-def check_cost(
-    *,
-    capacity: Capacity,
-    max_runtime_seconds: int,
-    max_attempts: int,
-    instance_count: int,
-    hourly_price_usd: float | None,
-    max_cost_usd: float | None,
-) -> None:
-    """Refuse a job whose attempts, all running as long as they may, pass the ceiling.
-
-    Under a training plan the instances are paid with the plan; then no ceiling can be checked.
-    """
-    if not 60 <= max_runtime_seconds <= MAX_RUNTIME_SECONDS:
-        raise ValueError(
-            f"max_runtime of {max_runtime_seconds} s is not allowed: give 60 s to "
-            f"{MAX_RUNTIME_SECONDS} s (28 days; accounts begin with a quota of 5 days)"
-        )
-    if not 1 <= max_attempts <= 999:
-        raise ValueError(f"max_attempts {max_attempts} is not allowed: give 1 to 999")
-    for name, value in (("hourly_price_usd", hourly_price_usd), ("max_cost_usd", max_cost_usd)):
-        if value is not None and value <= 0:
-            raise ValueError(f"{name} {value} is not allowed: give more than 0, or leave it out")
-    if max_cost_usd is None:
-        return
-    if capacity.training_plan_arn is not None:
-        raise ValueError(
-            "max_cost_usd cannot be checked under a training plan, whose fee is paid whether the "
-            "job runs or not: leave it out"
-        )
-    if hourly_price_usd is None:
-        raise ValueError(
-            f"max_cost_usd {max_cost_usd:,.2f} needs hourly_price_usd, the price of one instance "
-            "per hour in your region: give it"
-        )
-    attempt = worst_case_usd(
-        max_runtime_seconds=max_runtime_seconds,
-        instance_count=instance_count,
-        hourly_price_usd=hourly_price_usd,
-    )
-    worst = attempt * max_attempts
-    if worst > max_cost_usd:
-        raise DoesNotFitError(
-            f"the job can cost {worst:,.2f} USD, more than max_cost_usd {max_cost_usd:,.2f}: "
-            f"{max_attempts} attempts of up to {max_runtime_seconds / 3600:,.1f} hours on "
-            f"{instance_count} instance(s) at {hourly_price_usd:,.2f} USD per hour. "
-            "Lower max_runtime, max_attempts or instance_count, or raise max_cost_usd"
-        )
-
-
 def check_subnet(
-    stack: Stack, vpc: ec2.IVpc, subnet: ec2.ISubnet, file_system: ISharedFileSystem
+    stack: Stack,
+    vpc: ec2.IVpc,
+    subnet: ec2.ISubnet,
+    file_system: ISharedFileSystem,
+    capacity: Capacity,
 ) -> None:
-    """The subnet must be of the job's VPC and in the zone of the file system.
+    """The subnet must be of the job's VPC and in the zone of the file system and of the plan.
 
     A subnet that is no part of a VPC construct (imported alone) does not know its VPC and is taken
     as it is.
@@ -126,12 +62,37 @@ def check_subnet(
             "or the subnet's own vpc"
         )
     here, there = subnet.availability_zone, file_system.availability_zone
-    if Token.is_unresolved(here) or Token.is_unresolved(there) or here == there:
-        return
-    raise ValueError(
-        f"the file system is in {there}, the job's subnet in {here}: give a subnet of {there}, "
-        f"or a file system in {here}"
-    )
+    if _differ(here, there):
+        raise ValueError(
+            f"the file system is in {there}, the job's subnet in {here}: give a subnet of {there}, "
+            f"or a file system in {here}"
+        )
+    plan = capacity.plan_availability_zone
+    if plan is not None and _differ(here, plan):
+        raise ValueError(
+            f"the training plan is in {plan}, the job's subnet in {here}: give a subnet and a "
+            f"file system in {plan}, or a plan in {here}"
+        )
+
+
+def _differ(here: str, there: str) -> bool:
+    return not Token.is_unresolved(here) and not Token.is_unresolved(there) and here != there
+
+
+def shared_warnings(
+    stack: Stack, *, checkpoint_bucket: s3.IBucket, dataset_bucket: s3.IBucket
+) -> list[str]:
+    """What another account must allow for itself, because it cannot be done from here."""
+    found = []
+    for name, bucket in (("checkpoint", checkpoint_bucket), ("dataset", dataset_bucket)):
+        owner = bucket.env.account
+        if _differ(owner, stack.account):
+            found.append(
+                f"the {name} bucket belongs to account {owner}: its bucket policy, and its key's, "
+                f"must let the training role, the controller's role and FSx's service-linked role "
+                f"of account {stack.account} in"
+            )
+    return found
 
 
 def default_job_name(job: TrainingJob) -> str:

@@ -10,7 +10,9 @@ from aws_cdk import Token
 
 from cdk_blackwell.compliance.service_model import Violation, check_training_request
 from cdk_blackwell.infrastructure.capacity import Capacity
+from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.monitoring import metric_definitions
+from cdk_blackwell.jobs.checkpoints import Checkpoints
 from cdk_blackwell.lifecycle.handler.definition import (
     PLACEHOLDER_ATTEMPT,
     PLACEHOLDER_JOB_NAME,
@@ -21,15 +23,14 @@ from cdk_blackwell.lifecycle.handler.definition import (
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.planning.contracts import (
     BUNDLE_FILE,
+    CHANNEL_CHECKPOINTS,
     CHANNEL_CODE,
     CHANNEL_CONFIG,
     CHANNEL_DATASET,
-    CHECKPOINTS_FOLDER,
-    CONTAINER_ARGUMENTS,
-    CONTAINER_CHECKPOINTS,
-    CONTAINER_ENTRYPOINT,
+    CHANNEL_INITIAL_WEIGHTS,
     ENV_ATTEMPT,
     ENV_CHECKPOINT_DIR,
+    ENV_HUGGING_FACE_SECRET,
     ENV_JOB,
     ENV_METRICS_NAMESPACE,
     ENV_RUN_ID,
@@ -65,15 +66,25 @@ class RequestInputs:
     file_system_id: str
     dataset_directory: str
     """``/<MountName>/<path>`` on the file system."""
+    checkpoints: Checkpoints
+    initial_weights_uri: str | None
+    """Hugging Face safetensors in S3 to start from; None starts from random weights."""
+    channels: Sequence[Mapping[str, Any]]
+    """More channels of the job's own."""
+    entrypoint: Sequence[str]
+    arguments: Sequence[str]
+    hugging_face_secret_arn: str | None
+    """Where own scripts find a token; the token itself never stands in a request."""
+    encrypt_between_instances: bool
     output_key_arn: str | None
     capacity: Capacity
     instance_count: int
     max_runtime_seconds: int
     environment: Mapping[str, str]
-    tags: Mapping[str, str]
 
 
-def _s3_channel(name: str, uri: str) -> dict[str, Any]:
+def s3_channel(name: str, uri: str) -> dict[str, Any]:
+    """A channel that copies objects below ``uri`` to every instance before training."""
     return {
         "ChannelName": name,
         "DataSource": {
@@ -87,6 +98,28 @@ def _s3_channel(name: str, uri: str) -> dict[str, Any]:
     }
 
 
+def file_system_channel(
+    name: str, *, file_system_id: str, directory: str, writable: bool
+) -> dict[str, Any]:
+    """A channel that mounts a directory of FSx for Lustre, ``/<MountName>/<path>``."""
+    return {
+        "ChannelName": name,
+        "DataSource": {
+            "FileSystemDataSource": {
+                "FileSystemId": file_system_id,
+                "FileSystemType": "FSxLustre",
+                "FileSystemAccessMode": "rw" if writable else "ro",
+                "DirectoryPath": directory,
+            }
+        },
+    }
+
+
+def channel_directory(file_system: ISharedFileSystem, prefix: str) -> str:
+    """``/<MountName>/<path>`` of a prefix of the dataset bucket."""
+    return f"/{file_system.mount_name}{file_system.dataset_path}/{prefix}".rstrip("/")
+
+
 def build_request(inputs: RequestInputs) -> dict[str, Any]:
     """The request template that the controller completes for every attempt."""
     return {
@@ -94,36 +127,19 @@ def build_request(inputs: RequestInputs) -> dict[str, Any]:
         "AlgorithmSpecification": {
             "TrainingImage": inputs.image_uri,
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": list(CONTAINER_ENTRYPOINT),
-            "ContainerArguments": list(CONTAINER_ARGUMENTS),
+            "ContainerEntrypoint": list(inputs.entrypoint),
+            "ContainerArguments": list(inputs.arguments),
             "MetricDefinitions": metric_definitions(),
         },
         "RoleArn": inputs.role_arn,
-        "InputDataConfig": [
-            _s3_channel(CHANNEL_CODE, f"{PLACEHOLDER_RUN_URI}/{BUNDLE_FILE}"),
-            _s3_channel(CHANNEL_CONFIG, f"{PLACEHOLDER_RUN_URI}/{RUN_FILE}"),
-            {
-                "ChannelName": CHANNEL_DATASET,
-                "DataSource": {
-                    "FileSystemDataSource": {
-                        "FileSystemId": inputs.file_system_id,
-                        "FileSystemType": "FSxLustre",
-                        "FileSystemAccessMode": "ro",
-                        "DirectoryPath": inputs.dataset_directory,
-                    }
-                },
-            },
-        ],
+        "InputDataConfig": _channels(inputs),
         "OutputDataConfig": {
             "S3OutputPath": f"{PLACEHOLDER_RUN_URI}/{EXPORT_FOLDER}/",
             # A tar.gz of a large export keeps paid GPUs waiting for one core.
             "CompressionType": "NONE",
             **({"KmsKeyId": inputs.output_key_arn} if inputs.output_key_arn else {}),
         },
-        "CheckpointConfig": {
-            "S3Uri": f"{PLACEHOLDER_RUN_URI}/{CHECKPOINTS_FOLDER}/",
-            "LocalPath": CONTAINER_CHECKPOINTS,
-        },
+        **inputs.checkpoints.sync(),
         # No VolumeKmsKeyId: refused on types with local NVMe, whose hardware encrypts it.
         "ResourceConfig": {
             "InstanceType": INSTANCE_TYPE,
@@ -137,23 +153,60 @@ def build_request(inputs: RequestInputs) -> dict[str, Any]:
         },
         "StoppingCondition": {
             "MaxRuntimeInSeconds": inputs.max_runtime_seconds,
-            "MaxPendingTimeInSeconds": inputs.capacity.max_pending_seconds,
+            **inputs.capacity.stopping_condition(),
         },
+        **inputs.capacity.request_members(),
+        **(
+            {"EnableInterContainerTrafficEncryption": True}
+            if inputs.encrypt_between_instances
+            else {}
+        ),
         "RetryStrategy": {"MaximumRetryAttempts": INTERNAL_ERROR_RETRIES},
-        "Environment": {
-            **PLATFORM_ENVIRONMENT,
-            # SageMaker sets AWS_REGION alone; boto3 in the container reads this name.
-            "AWS_DEFAULT_REGION": inputs.region,
-            **inputs.environment,
-            ENV_JOB: inputs.job,
-            ENV_TIER: inputs.tier,
-            ENV_RUN_ID: PLACEHOLDER_RUN_ID,
-            ENV_ATTEMPT: PLACEHOLDER_ATTEMPT,
-            ENV_RUN_S3: PLACEHOLDER_RUN_URI,
-            ENV_CHECKPOINT_DIR: CONTAINER_CHECKPOINTS,
-            ENV_METRICS_NAMESPACE: METRICS_NAMESPACE,
-        },
-        "Tags": [{"Key": key, "Value": value} for key, value in sorted(inputs.tags.items())],
+        "Environment": _environment(inputs),
+        "Tags": [],
+    }
+
+
+def _channels(inputs: RequestInputs) -> list[dict[str, Any]]:
+    channels = [
+        s3_channel(CHANNEL_CODE, f"{PLACEHOLDER_RUN_URI}/{BUNDLE_FILE}"),
+        s3_channel(CHANNEL_CONFIG, f"{PLACEHOLDER_RUN_URI}/{RUN_FILE}"),
+        file_system_channel(
+            CHANNEL_DATASET,
+            file_system_id=inputs.file_system_id,
+            directory=inputs.dataset_directory,
+            writable=False,
+        ),
+    ]
+    if inputs.checkpoints.file_system_directory is not None:
+        channels.append(
+            file_system_channel(
+                CHANNEL_CHECKPOINTS,
+                file_system_id=inputs.file_system_id,
+                directory=inputs.checkpoints.file_system_directory,
+                writable=True,
+            )
+        )
+    if inputs.initial_weights_uri is not None:
+        channels.append(s3_channel(CHANNEL_INITIAL_WEIGHTS, inputs.initial_weights_uri))
+    return [*channels, *map(dict, inputs.channels)]
+
+
+def _environment(inputs: RequestInputs) -> dict[str, str]:
+    secret = inputs.hugging_face_secret_arn
+    return {
+        **PLATFORM_ENVIRONMENT,
+        # SageMaker sets AWS_REGION alone; boto3 in the container reads this name.
+        "AWS_DEFAULT_REGION": inputs.region,
+        **inputs.environment,
+        **({} if secret is None else {ENV_HUGGING_FACE_SECRET: secret}),
+        ENV_JOB: inputs.job,
+        ENV_TIER: inputs.tier,
+        ENV_RUN_ID: PLACEHOLDER_RUN_ID,
+        ENV_ATTEMPT: PLACEHOLDER_ATTEMPT,
+        ENV_RUN_S3: PLACEHOLDER_RUN_URI,
+        ENV_CHECKPOINT_DIR: inputs.checkpoints.container_directory,
+        ENV_METRICS_NAMESPACE: METRICS_NAMESPACE,
     }
 
 
@@ -166,7 +219,17 @@ def check_definition(definition: JobDefinition, run_id: str | None) -> None:
     request = render_request(
         definition, stack_id="arn:aws:cloudformation:sample", run_id=run_id or "sample", attempt=1
     )
-    violations: list[Violation] = check_training_request(request, is_unresolved=Token.is_unresolved)
+    violations: list[Violation] = check_training_request(request, is_unresolved=_is_token)
     if violations:
         lines = "; ".join(map(str, violations))
         raise ValueError(f"the training job request breaks SageMaker's limits: {lines}")
+
+
+def _is_token(value: object) -> bool:
+    """As ``Token.is_unresolved``, asking Node only where it can be one: there are 250 values."""
+    if isinstance(value, str):
+        return "Token[" in value and Token.is_unresolved(value)
+    if isinstance(value, int | float):
+        # Tokens that stand for numbers are huge negative ones.
+        return abs(value) > 1e200 and Token.is_unresolved(value)
+    return not isinstance(value, dict | list) and Token.is_unresolved(value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from cdk_blackwell.jobs.training_job import TrainingJob
 from cdk_blackwell.planning.contracts import Tier
 
@@ -14,4 +12,4 @@ class SmallModelJob(TrainingJob):
     Parameters are those of ``TrainingJob``. What the tier takes is the planner's to say.
     """
 
-    tier: ClassVar[Tier] = "small"
+    tier: Tier = "small"

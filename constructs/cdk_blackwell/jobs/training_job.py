@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
 
 import jsii
-from aws_cdk import Annotations, CfnOutput, CustomResource, Duration, Stack, Stage
+from aws_cdk import CustomResource, Duration, Stack, Tags
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3_assets as s3_assets
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.alarms import AlarmThresholds
@@ -25,69 +23,84 @@ from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.foundation import IFoundation
 from cdk_blackwell.infrastructure.job_security_group import JobSecurityGroup
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
+from cdk_blackwell.infrastructure.s3_prefix import S3Prefix, normalise_prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.infrastructure.training_role import TrainingRole
-from cdk_blackwell.jobs.bundle import resolve_wheels, write_bundle
+from cdk_blackwell.jobs.announce import add_output, annotate, encryption_warnings
+from cdk_blackwell.jobs.bundle import bundle_asset, resolve_wheels
+from cdk_blackwell.jobs.checkpoints import on_file_system, on_local_disks
 from cdk_blackwell.jobs.checks import (
-    check_cost,
     check_environment,
     check_subnet,
     check_unique_job,
     default_job_name,
-    normalise_dataset_prefix,
 )
-from cdk_blackwell.jobs.request import RequestInputs, build_request, check_definition
+from cdk_blackwell.jobs.cost_guard import CostGuard
+from cdk_blackwell.jobs.extension_points import ExtensionPoints
+from cdk_blackwell.jobs.interface import ImportedTrainingJob, ITrainingJob, JobUse
+from cdk_blackwell.jobs.request import RequestInputs, channel_directory, check_definition
 from cdk_blackwell.jobs.run_template import run_template
 from cdk_blackwell.jobs.surroundings import distinct_keys, find_surroundings
+from cdk_blackwell.jobs.tags import with_tags
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition, S3Object
 from cdk_blackwell.lifecycle.run_controller import RunController
 from cdk_blackwell.planning.contracts import (
     DATASET_MANIFEST_FILE,
     SCHEMA_VERSION,
-    StackOutput,
+    TAG_JOB,
     Tier,
     check_job_prefix,
     check_run_id,
-    stack_output_name,
 )
-from cdk_blackwell.planning.metrics import METRICS
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import Plan, make_plan
-from cdk_blackwell.planning.recipes import NO_OVERRIDES, RecipeOverrides
-
-TOKENS_PER_SECOND: Final = next(m for m in METRICS if m.key == "tokens_per_second")
+from cdk_blackwell.planning.recipes import (
+    ANY_LAYOUT,
+    NO_OVERRIDES,
+    LayoutOverrides,
+    RecipeOverrides,
+)
 
 
 @jsii.implements(ec2.IConnectable)
-class TrainingJob(Construct):
+class TrainingJob(ExtensionPoints, JobUse):
     """One training job on ml.p6-b200.48xlarge: plan, network, role, bundle, controller, run.
 
-    Not used itself: a tier's class sets ``tier`` and may override ``check_model``,
-    ``container_environment`` and ``request_template``.
+    Not used itself: a tier's class sets ``tier``. What a subclass may change stands in
+    ``ExtensionPoints``; what other stacks may do with a job in ``ITrainingJob``.
 
     :param model: the model to train.
     :param foundation: network, file system, checkpoint store and key. Default: each of the
         parameters ``vpc``, ``subnet``, ``file_system`` and ``checkpoint_store`` is required.
     :param vpc: network of the job. Default: the foundation's.
     :param subnet: subnet of all instances, in the file system's zone. Default: the foundation's.
-    :param file_system: shows the dataset. Default: the foundation's.
+    :param file_system: dataset, and checkpoints of several instances. Default: the foundation's.
     :param checkpoint_store: receives runs. Default: the foundation's.
     :param encryption_key: encrypts exports and notifications. Default: the foundation's, else the
         checkpoint store's.
-    :param asset_key: own key of the CDK's bootstrap bucket, which holds the bundle. Default: none,
-        as the CDK bootstraps unless told to make one.
+    :param asset_key: own key of the CDK's bootstrap bucket, if it was made with one. Default: none.
+    :param security_group: group of the instances; the rules it lacks are added. Default: a new one,
+        whose interfaces a delete waits for.
+    :param security_group_rules_exist: add no rules to ``security_group``. Default: they are added.
+    :param role: give the job's rights to this role and run under it. Default: a new role.
+    :param log_group: receives the controller's log. Default: a new one.
     :param dataset_prefix: key prefix in the dataset bucket that holds ``manifest.json``.
     :param sequence_length: tokens per sequence.
-    :param global_batch_tokens: tokens per optimizer step over all GPUs.
-    :param train_tokens: tokens to train on.
-    :param instance_count: instances of 8 GPUs. Default: 1.
+    :param global_batch_tokens: tokens per optimizer step over all GPUs. Default: the planner's.
+    :param train_tokens: tokens to train on. Default: the planner's, 20 a parameter.
+    :param initial_weights: Hugging Face safetensors to start from. Default: random weights.
+    :param instance_count: instances of 8 GPUs. Default: the fewest that the plan needs.
     :param capacity: where instances come from. Default: on demand, waiting up to 12 hours.
-    :param max_runtime: longest time of one attempt. Default: 1 day.
+    :param max_runtime: longest time of one attempt. Default: 1 day, where no ceiling is needed.
     :param max_attempts: how often the controller may launch one run. Default: 3.
-    :param hourly_price_usd: what one instance costs per hour. Default: unknown, cost is not shown.
-    :param max_cost_usd: refuse when all attempts together can cost more. Default: no ceiling.
+    :param hourly_price_usd: what one instance costs per hour in your region.
+    :param max_cost_usd: refuse when all attempts together can cost more. Needs ``max_runtime`` and
+        ``hourly_price_usd``; required unless waived or under a training plan, whose ``fee_usd`` is
+        then held against it.
+    :param waive_cost_ceiling: go without ``max_cost_usd``. Default: no.
     :param run_id: change it to launch a new run. Default: define without launching.
     :param overrides: recipe values to replace, one at a time. Default: the tier's recipe.
+    :param layout: layout values to fix, one at a time. Default: the search decides.
     :param checkpoint_interval: time between checkpoints. Default: 15 minutes.
     :param validation_interval_steps: steps between validations. Default: 500.
     :param validation_sequences: held-out sequences per validation. Default: 64.
@@ -95,16 +108,20 @@ class TrainingJob(Construct):
     :param in_cluster_restarts: times torchrun restarts failed workers in place. Default: 1.
     :param export: write a Hugging Face export at the end. Default: yes.
     :param image: container image. Default: AWS's PyTorch 2.13 image for SageMaker.
-    :param wheelhouse: folder with the wheels of ``requirements.lock``. Default: ``wheelhouse`` in
-        the working directory.
+    :param wheelhouse: folder of the wheels that travel. Default: ``wheelhouse`` where you work.
     :param packages_in_image: the image holds the locked packages; no wheels travel. Default: no.
     :param environment: more environment variables for the container. Default: none.
+    :param hugging_face_token: a secret that own scripts may read; the container gets its ARN as
+        ``CDKB_HUGGING_FACE_SECRET``. Without NAT the network needs the endpoint
+        ``secretsmanager``. Default: none.
+    :param alarm_thresholds: when alarms go off. Default: those of ``AlarmThresholds``.
+    :param encrypt_between_instances: SageMaker's inter-container encryption. It slows jobs on
+        several instances, and what it does to EFA is not documented. Default: no.
     :param job_name: begins the names of training jobs and the job's prefix in S3, at most 22
         characters. Default: made from the construct's path.
-    :param alarm_thresholds: when the job's alarms go off. Default: those of ``AlarmThresholds``.
     """
 
-    tier: ClassVar[Tier]
+    tier: Tier
 
     def __init__(
         self,
@@ -114,8 +131,8 @@ class TrainingJob(Construct):
         model: ModelShape,
         dataset_prefix: str,
         sequence_length: int,
-        global_batch_tokens: int,
-        train_tokens: int,
+        global_batch_tokens: int | None = None,
+        train_tokens: int | None = None,
         foundation: IFoundation | None = None,
         vpc: ec2.IVpc | None = None,
         subnet: ec2.ISubnet | None = None,
@@ -123,14 +140,21 @@ class TrainingJob(Construct):
         checkpoint_store: ICheckpointStore | None = None,
         encryption_key: kms.IKey | None = None,
         asset_key: kms.IKey | None = None,
-        instance_count: int = 1,
+        security_group: ec2.ISecurityGroup | None = None,
+        security_group_rules_exist: bool = False,
+        role: iam.IRole | None = None,
+        log_group: logs.ILogGroup | None = None,
+        initial_weights: S3Prefix | None = None,
+        instance_count: int | None = None,
         capacity: Capacity | None = None,
         max_runtime: Duration | None = None,
         max_attempts: int = 3,
         hourly_price_usd: float | None = None,
         max_cost_usd: float | None = None,
+        waive_cost_ceiling: bool = False,
         run_id: str | None = None,
         overrides: RecipeOverrides | None = None,
+        layout: LayoutOverrides | None = None,
         checkpoint_interval: Duration | None = None,
         validation_interval_steps: int = 500,
         validation_sequences: int = 64,
@@ -141,12 +165,15 @@ class TrainingJob(Construct):
         wheelhouse: str | None = None,
         packages_in_image: bool = False,
         environment: Mapping[str, str] | None = None,
-        job_name: str | None = None,
+        hugging_face_token: secretsmanager.ISecret | None = None,
         alarm_thresholds: AlarmThresholds | None = None,
+        encrypt_between_instances: bool = False,
+        job_name: str | None = None,
     ) -> None:
         if not hasattr(type(self), "tier"):
             raise TypeError(
-                "TrainingJob is not used itself: use SmallModelJob, or a subclass that sets tier"
+                "TrainingJob is not used itself: use SmallModelJob, MidModelJob or "
+                "LargeShardedJob, or a subclass that sets tier"
             )
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
@@ -158,11 +185,8 @@ class TrainingJob(Construct):
         self.model: ModelShape = model
         self.run_id: str | None = run_id
         self.capacity: Capacity = capacity or Capacity.on_demand()
-        self.capacity.check(instance_count=instance_count, region=stack.region)
-        self.instance_count: int = instance_count
         self.environment: dict[str, str] = check_environment(environment or {})
-        self._max_runtime_seconds = int((max_runtime or Duration.days(1)).to_seconds())
-        prefix = normalise_dataset_prefix(dataset_prefix)
+        prefix = normalise_prefix("dataset_prefix", dataset_prefix)
         self.plan: Plan = make_plan(
             tier=self.tier,
             model=model,
@@ -170,16 +194,27 @@ class TrainingJob(Construct):
             global_batch_tokens=global_batch_tokens,
             train_tokens=train_tokens,
             instance_count=instance_count,
-            overrides=overrides or NO_OVERRIDES,
+            overrides=self.recipe(overrides or NO_OVERRIDES),
+            layout=layout or ANY_LAYOUT,
             hourly_price_usd=hourly_price_usd,
+            max_cost_usd=None if self.capacity.kind == "training_plan" else max_cost_usd,
         )
-        check_cost(
+        self.instance_count: int = self.plan.instance_count
+        self.cost: CostGuard = CostGuard(
             capacity=self.capacity,
-            max_runtime_seconds=self._max_runtime_seconds,
+            instance_count=self.instance_count,
+            max_runtime_seconds=None if max_runtime is None else int(max_runtime.to_seconds()),
             max_attempts=max_attempts,
-            instance_count=instance_count,
             hourly_price_usd=hourly_price_usd,
             max_cost_usd=max_cost_usd,
+            waived=waive_cost_ceiling,
+        )
+        shared_checkpoints = self.instance_count > 1
+        self.capacity.check(
+            instance_count=self.instance_count,
+            region=stack.region,
+            max_runtime_seconds=self.cost.runtime_seconds,
+            checkpoints_in_s3=not shared_checkpoints,
         )
         wheels = resolve_wheels(wheelhouse=wheelhouse, packages_in_image=packages_in_image)
         self.job_name: str = check_job_prefix(job_name or default_job_name(self))
@@ -193,17 +228,29 @@ class TrainingJob(Construct):
             checkpoint_store=checkpoint_store,
             encryption_key=encryption_key,
         )
-        self.vpc: ec2.IVpc = around.vpc
-        self.subnet: ec2.ISubnet = around.subnet
-        self.file_system: ISharedFileSystem = around.file_system
-        self.checkpoint_store: ICheckpointStore = around.checkpoint_store
+        self.vpc, self.subnet = around.vpc, around.subnet
+        self.file_system, self.checkpoint_store = around.file_system, around.checkpoint_store
         self.encryption_key: kms.IKey | None = around.encryption_key
-        check_subnet(stack, self.vpc, self.subnet, self.file_system)
+        check_subnet(stack, self.vpc, self.subnet, self.file_system, self.capacity)
         self.image: TrainingImage = image or TrainingImage.deep_learning_container(self)
 
-        network = JobSecurityGroup(self, "Network", vpc=self.vpc, file_system=self.file_system)
-        self.security_group: ec2.SecurityGroup = network.security_group
+        network = JobSecurityGroup(
+            self,
+            "Network",
+            vpc=self.vpc,
+            file_system=self.file_system,
+            existing=security_group,
+            rules_exist=security_group_rules_exist,
+        )
+        self.security_group: ec2.ISecurityGroup = network.security_group
         self._connections = ec2.Connections(security_groups=[self.security_group])
+        checkpoints = (
+            on_file_system(
+                self, file_system=self.file_system, store=self.checkpoint_store, job=self.job_name
+            )
+            if shared_checkpoints
+            else on_local_disks()
+        )
         training_role = TrainingRole(
             self,
             "TrainingRole",
@@ -216,22 +263,15 @@ class TrainingJob(Construct):
             security_group=self.security_group,
             image=self.image,
             output_key=self.encryption_key,
+            initial_weights=initial_weights,
+            secrets=[hugging_face_token] if hugging_face_token else [],
+            statements=self.policy_statements(),
+            role=role,
         )
-        self.role: iam.Role = training_role.role
-        bundle = s3_assets.Asset(
-            self,
-            "Bundle",
-            path=str(write_bundle(self._staging_folder(), wheels=wheels)),
-            display_name="Training bundle",
-        )
-        self.monitoring: TrainingMonitoring = TrainingMonitoring(
-            self,
-            "Monitoring",
-            job=self.job_name,
-            tier=self.tier,
-            thresholds=alarm_thresholds,
-            max_cost_usd=max_cost_usd,
-            encryption_key=self.encryption_key,
+        self.role: iam.IRole = training_role.role
+        bundle = bundle_asset(self, "Bundle", wheels=wheels)
+        self.monitoring: TrainingMonitoring = self.monitoring_of(
+            self, "Monitoring", thresholds=alarm_thresholds, encryption_key=self.encryption_key
         )
         dataset_bucket = self.file_system.dataset_bucket
         manifest_key = f"{prefix}{DATASET_MANIFEST_FILE}"
@@ -250,19 +290,14 @@ class TrainingJob(Construct):
             ),
             monitoring=self.monitoring,
             topic_key=self.encryption_key,
+            training_plan_arn=self.capacity.training_plan_arn,
+            log_group=log_group,
         )
-        self.dashboard: cloudwatch.Dashboard = self.monitoring.add_dashboard(Predictions.of(self.plan))
-        run = run_template(
-            job=self.job_name,
-            plan=self.plan,
-            train_tokens=train_tokens,
-            checkpoint_interval_seconds=(checkpoint_interval or Duration.minutes(15)).to_seconds(),
-            export=export,
-            validation_interval_steps=validation_interval_steps,
-            validation_sequences=validation_sequences,
-            log_interval_steps=log_interval_steps,
-            in_cluster_restarts=in_cluster_restarts,
+        self.controller_function: lambda_.IFunction = self.controller.function
+        self.dashboard: cloudwatch.Dashboard = self.monitoring.add_dashboard(
+            Predictions.of(self.plan)
         )
+        entrypoint, arguments = self.entrypoint()
         self.definition: JobDefinition = JobDefinition(
             schema_version=SCHEMA_VERSION,
             job=self.job_name,
@@ -276,110 +311,84 @@ class TrainingJob(Construct):
                     subnet_id=self.subnet.subnet_id,
                     security_group_ids=[self.security_group.security_group_id],
                     file_system_id=self.file_system.file_system_id,
-                    dataset_directory=self._dataset_directory(prefix),
+                    dataset_directory=channel_directory(self.file_system, prefix),
+                    checkpoints=checkpoints,
+                    initial_weights_uri=initial_weights.uri if initial_weights else None,
+                    channels=self.channels(),
+                    entrypoint=entrypoint,
+                    arguments=arguments,
                     output_key_arn=self.encryption_key.key_arn if self.encryption_key else None,
                     capacity=self.capacity,
-                    instance_count=instance_count,
-                    max_runtime_seconds=self._max_runtime_seconds,
-                    environment=self.container_environment(),
-                    tags={},
+                    instance_count=self.instance_count,
+                    max_runtime_seconds=self.cost.runtime_seconds,
+                    environment=check_environment(self.container_environment()),
+                    hugging_face_secret_arn=(
+                        hugging_face_token.secret_arn if hugging_face_token else None
+                    ),
+                    encrypt_between_instances=encrypt_between_instances,
                 )
             ),
-            run=run,
+            run=run_template(
+                job=self.job_name,
+                plan=self.plan,
+                train_tokens=self.plan.train_tokens,
+                checkpoint_interval_seconds=(
+                    checkpoint_interval or Duration.minutes(15)
+                ).to_seconds(),
+                export=export,
+                validation_interval_steps=validation_interval_steps,
+                validation_sequences=validation_sequences,
+                log_interval_steps=log_interval_steps,
+                in_cluster_restarts=in_cluster_restarts,
+            ),
             bundle=S3Object(bucket=bundle.s3_bucket_name, key=bundle.s3_object_key),
             checkpoint_bucket=self.checkpoint_store.bucket.bucket_name,
             dataset_manifest=S3Object(bucket=dataset_bucket.bucket_name, key=manifest_key),
             maximum_attempts=max_attempts,
-            instance_count=instance_count,
+            instance_count=self.instance_count,
             hourly_price_usd=hourly_price_usd,
         )
         check_definition(self.definition, run_id)
+        Tags.of(self).add(TAG_JOB, self.job_name)
         self.run: CustomResource = self.controller.add_run(
             self,
             "Run",
-            # json.dumps and not Stack.to_json_string: jsii would drop nulls and turn 1.0 into 1,
-            # and no token in here resolves to text that needs escaping.
-            definition=json.dumps(self.definition.to_dict(), separators=(",", ":")),
+            definition=with_tags(self.definition.to_dict(), like=self.controller.cfn_function),
             run_id=run_id,
-            # What a running job needs; every entry is there in every deploy.
-            outlived_by=[network, training_role, *around.ready],
+            # Every entry is there in every deploy.
+            outlived_by=[network, *network.rules, training_role, *checkpoints.ready, *around.ready],
         )
-        self._add_output()
-        for index, warning in enumerate(self.plan.warnings):
-            Annotations.of(self).add_warning_v2(f"cdk-blackwell:plan-{index}", warning)
+        add_output(self)
+        annotate(self, encryption_warnings(self.instance_count, encrypt_between_instances))
 
-    # --- For subclasses ---------------------------------------------------------------------------
+    @staticmethod
+    def from_job_attributes(
+        scope: Construct,
+        construct_id: str,
+        *,
+        job_name: str,
+        tier: Tier,
+        controller_function: lambda_.IFunction,
+        checkpoint_store: ICheckpointStore,
+    ) -> ITrainingJob:
+        """Use a job of another stack, app or account, by what its ``CdkBlackwell...`` output says.
 
-    def check_model(self, model: ModelShape) -> None:
-        """Raise ValueError for a model you do not want; the tier's limits the plan checks."""
-
-    def container_environment(self) -> dict[str, str]:
-        """Environment of the container beside the names this library sets itself."""
-        return dict(self.environment)
-
-    def request_template(self, inputs: RequestInputs) -> dict[str, Any]:
-        """The CreateTrainingJob request; extend what ``super()`` returns."""
-        return build_request(inputs)
-
-    # --- For users of a job -----------------------------------------------------------------------
+        :param job_name: the output's ``job``.
+        :param tier: the output's ``tier``.
+        :param controller_function: the output's ``controller``, imported.
+        :param checkpoint_store: ``CheckpointStore.from_bucket`` of the output's
+            ``checkpoint_bucket``.
+        """
+        return ImportedTrainingJob(
+            scope,
+            construct_id,
+            job_name=job_name,
+            tier=tier,
+            controller_function=controller_function,
+            checkpoint_store=checkpoint_store,
+        )
 
     @property
     def connections(self) -> ec2.Connections:
         """The job's own security group."""
         return self._connections
-
-    def grant_start(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let ``grantee`` start, stop and ask for runs, by invoking the controller."""
-        return self.controller.function.grant_invoke(grantee)
-
-    def grant_read_checkpoints(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let ``grantee`` read this job's runs: checkpoints, progress and exports."""
-        return self.checkpoint_store.grant_read(grantee, self.job_name)
-
-    def metric_tokens_per_second(self, *, period: Duration | None = None) -> cloudwatch.Metric:
-        """Training throughput over all GPUs, tokens per second, of whatever run is going on."""
-        return self.monitoring.metric(TOKENS_PER_SECOND, period=period)
-
-    def on_state_change(
-        self,
-        construct_id: str,
-        *,
-        target: events.IRuleTarget | None = None,
-        statuses: Sequence[str] | None = None,
-    ) -> events.Rule:
-        """Rule on this job's SageMaker state changes.
-
-        :param target: what to call. Default: none yet; add one to the returned rule.
-        :param statuses: for example ``["Failed", "Completed"]``. Default: every status.
-        """
-        return self.controller.on_state_change(self, construct_id, target=target, statuses=statuses)
-
-    # --- Parts of the constructor -----------------------------------------------------------------
-
-    def _staging_folder(self) -> Path:
-        stage = Stage.of(self)
-        assert stage is not None
-        return Path(stage.asset_outdir) / "staging" / f"bundle-{self.node.addr}"
-
-    def _dataset_directory(self, prefix: str) -> str:
-        path = f"{self.file_system.dataset_path}/{prefix}".rstrip("/")
-        return f"/{self.file_system.mount_name}{path}"
-
-    def _add_output(self) -> None:
-        value = StackOutput(
-            controller=self.controller.function.function_name,
-            job=self.job_name,
-            tier=self.tier,
-            checkpoint_bucket=self.checkpoint_store.bucket.bucket_name,
-            dataset_bucket=self.file_system.dataset_bucket.bucket_name,
-            topic=self.monitoring.topic.topic_arn,
-            table=self.controller.table.table_name,
-            dashboard=self.dashboard.dashboard_name,
-        )
-        output = CfnOutput(
-            self,
-            "Output",
-            description=f"Training job {self.job_name}, for the cdk-blackwell command line",
-            value=json.dumps(value.to_dict()),
-        )
-        output.override_logical_id(stack_output_name(self.job_name))

@@ -1,0 +1,82 @@
+"""What a job tells: the people who run ``cdk synth``, and the command line, by its output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aws_cdk import Annotations, CfnOutput, Stack
+
+from cdk_blackwell.infrastructure.lustre import shortfall
+from cdk_blackwell.jobs.checks import shared_warnings
+from cdk_blackwell.planning.contracts import StackOutput, stack_output_name
+from cdk_blackwell.planning.storage_needs import storage_needs
+
+if TYPE_CHECKING:
+    from cdk_blackwell.jobs.training_job import TrainingJob
+
+
+def annotate(job: TrainingJob, warnings: Sequence[str]) -> None:
+    """Show ``warnings``, those of plan, capacity and cost, and what a launch costs."""
+    found = [
+        *job.plan.warnings,
+        *job.capacity.warnings(instance_count=job.instance_count),
+        *job.cost.warnings(),
+        *shared_warnings(
+            Stack.of(job),
+            checkpoint_bucket=job.checkpoint_store.bucket,
+            dataset_bucket=job.file_system.dataset_bucket,
+        ),
+        *_storage_warnings(job),
+        *warnings,
+    ]
+    for index, warning in enumerate(found):
+        Annotations.of(job).add_warning_v2(f"cdk-blackwell:plan-{index}", warning)
+    Annotations.of(job).add_info(job.cost.text())
+
+
+def _storage_warnings(job: TrainingJob) -> list[str]:
+    """A file system too small or slow for this job's checkpoints; the dataset is not counted."""
+    size = job.file_system.size
+    if size is None or job.instance_count == 1:
+        return []
+    need = storage_needs(
+        job.model,
+        instance_count=job.instance_count,
+        interval_seconds=job.definition.run["checkpoint"]["interval_seconds"],
+    )
+    found = shortfall(size, [need])
+    return [] if found is None else [found]
+
+
+def encryption_warnings(instance_count: int, encrypt_between_instances: bool) -> list[str]:
+    """SageMaker's inter-container encryption, where it matters."""
+    if not encrypt_between_instances or instance_count == 1:
+        return []
+    return [
+        "encrypt_between_instances slows training on several instances, and what it does to EFA is "
+        "not documented: measure it in a trial run"
+    ]
+
+
+def add_output(job: TrainingJob) -> CfnOutput:
+    """The job's one output, ``CdkBlackwell<Job>``."""
+    value = StackOutput(
+        controller=job.controller_function.function_name,
+        job=job.job_name,
+        tier=job.tier,
+        checkpoint_bucket=job.checkpoint_store.bucket.bucket_name,
+        dataset_bucket=job.file_system.dataset_bucket.bucket_name,
+        topic=job.monitoring.topic.topic_arn,
+        table=job.controller.table.table_name,
+        dashboard=job.dashboard.dashboard_name,
+    )
+    output = CfnOutput(
+        job,
+        "Output",
+        description=f"Training job {job.job_name}, for the cdk-blackwell command line",
+        value=json.dumps(value.to_dict()),
+    )
+    output.override_logical_id(stack_output_name(job.job_name))
+    return output
