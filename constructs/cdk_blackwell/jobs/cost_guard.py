@@ -62,24 +62,29 @@ class CostGuard:
         )
 
     @property
+    def marginal_price_usd(self) -> float | None:
+        """What one more hour of one instance costs: nothing where a training plan is paid for it.
+
+        This is what the controller counts as spend; None where no price was given.
+        """
+        return 0.0 if self.capacity.kind == "training_plan" else self.hourly_price_usd
+
+    @property
     def usd_per_hour(self) -> float | None:
         """What all instances cost per hour on top of what is paid anyway."""
-        if self.capacity.kind == "training_plan":
-            return 0.0
-        price = self.hourly_price_usd
+        price = self.marginal_price_usd
         return None if price is None else price * self.instance_count
 
     @property
     def worst_usd_per_attempt(self) -> float | None:
         """The most one attempt can cost on top of what is paid anyway."""
-        if self.capacity.kind == "training_plan":
-            return 0.0
-        if self.hourly_price_usd is None:
+        price = self.marginal_price_usd
+        if price is None:
             return None
         return worst_case_usd(
             max_runtime_seconds=self.runtime_seconds,
             instance_count=self.instance_count,
-            hourly_price_usd=self.hourly_price_usd,
+            hourly_price_usd=price,
             keep_alive_seconds=self.capacity.keep_alive_seconds,
         )
 

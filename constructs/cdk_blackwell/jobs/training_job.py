@@ -346,7 +346,7 @@ class TrainingJob(ExtensionPoints, JobUse):
             dataset_manifest=S3Object(bucket=dataset_bucket.bucket_name, key=manifest_key),
             maximum_attempts=max_attempts,
             instance_count=self.instance_count,
-            hourly_price_usd=hourly_price_usd,
+            hourly_price_usd=self.cost.marginal_price_usd,
         )
         check_definition(self.definition, run_id)
         Tags.of(self).add(TAG_JOB, self.job_name)
