@@ -35,13 +35,50 @@ class Pretrain(cdk.Stack):
             sequence_length=8192,
             global_batch_tokens=1_048_576,
             train_tokens=10**10,
-            max_runtime=cdk.Duration.days(1),
+            waive_cost_ceiling=True,
             packages_in_image=True,
         )
 
 
 app = cdk.App()
 Pretrain(app, "Elsewhere")
+app.synth()
+"""
+
+PLATFORM = """
+from dataclasses import replace
+
+from cdk_blackwell import MidModelJob
+
+
+class TeamJob(MidModelJob):
+    \"\"\"A job with the organisation's own defaults.\"\"\"
+
+    def recipe(self, overrides):
+        return replace(super().recipe(overrides), seed=42)
+
+    def container_environment(self):
+        return {**super().container_environment(), "TEAM": "platform"}
+"""
+PLATFORM_APP = """
+import aws_cdk as cdk
+from cdk_blackwell import Foundation, ModelShape
+from platform_team.jobs import TeamJob
+
+app = cdk.App()
+base = cdk.Stack(app, "Base")
+foundation = Foundation(base, "Foundation", availability_zone="us-west-2a")
+TeamJob(
+    cdk.Stack(app, "Training"),
+    "Pretrain",
+    model=ModelShape.preset("llama-3.1-8b"),
+    foundation=foundation,
+    dataset_prefix="tokens",
+    sequence_length=8192,
+    instance_count=2,
+    waive_cost_ceiling=True,
+    packages_in_image=True,
+)
 app.synth()
 """
 
@@ -108,3 +145,29 @@ def test_an_app_outside_the_repository_synthesises_with_the_wheels_bundle(
         names = archive.getnames()
     assert "launch.py" in names
     assert "cdk_blackwell/planning/run_spec.py" in names
+
+
+def test_a_subclass_in_another_package_runs_in_a_stack_of_its_own(
+    clean_python: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "platform_team"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "jobs.py").write_text(PLATFORM)
+    (tmp_path / "app.py").write_text(PLATFORM_APP)
+    run(
+        clean_python,
+        "app.py",
+        folder=tmp_path,
+        CDK_OUTDIR=str(tmp_path / "cdk.out"),
+        PYTHONPATH="",
+    )
+    template = json.loads((tmp_path / "cdk.out" / "Training.template.json").read_text())
+    (definition,) = (
+        json.dumps(resource["Properties"]["Definition"])
+        for resource in template["Resources"].values()
+        if resource["Type"] == "Custom::CdkBlackwellRun"
+    )
+    plain = definition.replace("\\", "")
+    for part in ('"TEAM":"platform"', '"seed":42', "/opt/ml/input/data/checkpoints/"):
+        assert part in plain
