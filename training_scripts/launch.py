@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from cdk_blackwell.planning.contracts import (
+    ENV_PACKAGE_INDEX,
     ENV_RANK_STATE_DIR,
     PLATFORM_ENVIRONMENT,
     Failure,
@@ -129,7 +130,7 @@ def launch(
         return Failure(kind="user", message=str(error))
     try:
         cluster = read_cluster(container.resource_config)
-        install_missing_wheels(CODE)
+        install_missing_wheels(CODE, index=environment.get(ENV_PACKAGE_INDEX))
         warning = check_efa(cluster, gpus=gpus, devices=count_efa_devices(EFA_ROOT))
         if warning:
             announce("efa_warning", reason=warning)

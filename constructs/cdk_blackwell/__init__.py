@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cdk_blackwell.infrastructure.foundation import Foundation, IFoundation
     from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
     from cdk_blackwell.infrastructure.network import ITrainingNetwork, TrainingNetwork
+    from cdk_blackwell.infrastructure.package_index import PackageIndex
     from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
     from cdk_blackwell.infrastructure.training_image import TrainingImage
     from cdk_blackwell.infrastructure.training_role import TrainingRole
@@ -58,6 +59,7 @@ _EXPORTS = {
     "MidModelJob": "cdk_blackwell.jobs.mid_model_job",
     "ModelShape": "cdk_blackwell.planning.model_shape",
     "Optimizer": "cdk_blackwell.planning.run_spec",
+    "PackageIndex": "cdk_blackwell.infrastructure.package_index",
     "Plan": "cdk_blackwell.planning.plan",
     "PlanError": "cdk_blackwell.planning.errors",
     "RecipeOverrides": "cdk_blackwell.planning.recipes",
@@ -92,6 +94,7 @@ __all__ = [
     "MidModelJob",
     "ModelShape",
     "Optimizer",
+    "PackageIndex",
     "Plan",
     "PlanError",
     "RecipeOverrides",

@@ -22,6 +22,7 @@ from cdk_blackwell import (
     CheckpointStore,
     Foundation,
     LargeShardedJob,
+    PackageIndex,
     S3Prefix,
     SharedFileSystem,
     SmallModelJob,
@@ -196,3 +197,24 @@ def test_encryption_between_instances_is_off_unless_asked_for_and_warned_of(stac
     assert request_of(stack)["EnableInterContainerTrafficEncryption"] is True
     words = Match.string_like_regexp("encrypt_between_instances slows.*EFA is not documented")
     assert len(Annotations.from_stack(stack).find_warning("*", words)) == 1
+
+
+def test_packages_come_from_an_index_where_the_network_reaches_one(stack: Stack) -> None:
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE, nat=True)
+    props = {key: value for key, value in SMALL.items() if key != "packages_in_image"}
+    index = PackageIndex.code_artifact(domain="team", repository="python")
+    SmallModelJob(stack, "Job", foundation=foundation, package_index=index, **props)
+    environment = request_of(stack)["Environment"]
+    assert environment["CDKB_PACKAGE_INDEX"] == f"codeartifact:team:{ACCOUNT}:python"
+    policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy")
+    holders = [name for name, policy in policies.items() if "codeartifact:" in json.dumps(policy)]
+    assert len(holders) == 1
+    assert "TrainingRolePolicy" in holders[0]
+
+
+def test_fails_when_packages_have_two_sources(stack: Stack) -> None:
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE)
+    with pytest.raises(ValueError, match="package_index and packages_in_image are both given"):
+        SmallModelJob(
+            stack, "Job", foundation=foundation, package_index=PackageIndex.default(), **SMALL
+        )

@@ -14,7 +14,7 @@ import pytest
 import launch
 from cdk_blackwell.planning.contracts import Failure
 from tests.training_scripts.tiny import tiny_spec, write_container
-from trainer.launching import wheels
+from trainer.launching import package_index, wheels
 from trainer.launching.cluster import (
     Cluster,
     LaunchError,
@@ -327,3 +327,48 @@ def test_only_hash_pinned_wheels_of_the_bundle_are_installed(
     monkeypatch.setattr(wheels.subprocess, "run", pip)
     assert wheels.install_missing_wheels(tmp_path) == ["safetensors"]
     assert {"--no-index", "--require-hashes", "--no-deps"} <= set(asked[0])
+
+
+def test_an_index_takes_the_place_of_the_wheels_and_the_hashes_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
+    asked: list[tuple[list[str], dict[str, str]]] = []
+
+    def pip(
+        command: list[str], *, env: dict[str, str], **_: object
+    ) -> subprocess.CompletedProcess[str]:
+        asked.append((command, env))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(wheels, "is_installed", lambda name: False)
+    monkeypatch.setattr(wheels.subprocess, "run", pip)
+    assert wheels.install_missing_wheels(tmp_path, index="default") == ["safetensors"]
+    ((command, _),) = asked
+    assert {"--require-hashes", "--no-deps"} <= set(command)
+    assert not {"--no-index", "--find-links"} & set(command)
+
+
+class CodeArtifact:
+    """Answers as the service does."""
+
+    def get_authorization_token(self, **asked: str) -> dict[str, str]:
+        assert asked == {"domain": "team", "domainOwner": "123456789012"}
+        return {"authorizationToken": "secret"}
+
+    def get_repository_endpoint(self, **asked: str) -> dict[str, str]:
+        assert asked["repository"] == "python"
+        return {"repositoryEndpoint": "https://team.example/pypi/python/"}
+
+
+def test_the_token_of_an_index_never_stands_on_a_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("boto3.client", lambda name: CodeArtifact())
+    found = package_index.pip_environment("codeartifact:team:123456789012:python")
+    assert found == {"PIP_INDEX_URL": "https://aws:secret@team.example/pypi/python/simple/"}
+
+
+def test_an_unknown_index_is_named() -> None:
+    with pytest.raises(LaunchError, match=r"'conda' is unknown: default or codeartifact:"):
+        package_index.pip_environment("conda")

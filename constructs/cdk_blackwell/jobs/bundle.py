@@ -18,6 +18,7 @@ from cdk_blackwell.bundle import (
     find_wheels,
     locked_wheels,
 )
+from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.lifecycle.asset import PACKAGE, package_root, source_files
 from cdk_blackwell.planning.contracts import BUNDLE_FILE
 
@@ -29,12 +30,24 @@ _IGNORED_FOLDERS: Final = {"__pycache__", WHEELHOUSE_FOLDER}
 
 
 def resolve_wheels(
-    *, wheelhouse: str | None, packages_in_image: bool, source: Path | None = None
+    *,
+    wheelhouse: str | None,
+    packages_in_image: bool,
+    package_index: PackageIndex | None = None,
+    source: Path | None = None,
 ) -> tuple[Path, ...]:
-    """The wheels to carry, or none when the image holds the packages; ValueError says how to go on.
+    """The wheels to carry, or none when the packages are in the image or come from an index.
 
-    ``wheelhouse`` None means a folder of that name in the working directory.
+    ``wheelhouse`` None means a folder of that name in the working directory. ValueError says how to
+    go on.
     """
+    if package_index is not None:
+        if wheelhouse is not None or packages_in_image:
+            other = "packages_in_image" if packages_in_image else f"wheelhouse {wheelhouse!r}"
+            raise ValueError(
+                f"package_index and {other} are both given: the packages have one source"
+            )
+        return ()
     if packages_in_image:
         if wheelhouse is not None:
             raise ValueError(
@@ -50,8 +63,8 @@ def resolve_wheels(
         names = ", ".join(f"{package.name}=={package.version}" for package in packages)
         raise ValueError(
             f"the wheelhouse {folder} is missing, and a job in a private subnet cannot install "
-            f"{names}: run 'cdk-blackwell vendor --directory {folder}', or set packages_in_image "
-            "when your image holds them"
+            f"{names}: run 'cdk-blackwell vendor --directory {folder}', set packages_in_image when "
+            "your image holds them, or give package_index when the subnet reaches one"
         )
     return find_wheels(folder, packages)
 

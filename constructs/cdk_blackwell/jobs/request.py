@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aws_cdk import Token
+from aws_cdk import aws_secretsmanager as secretsmanager
 
 from cdk_blackwell.compliance.service_model import Violation, check_training_request
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.monitoring import metric_definitions
+from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.jobs.checkpoints import Checkpoints
 from cdk_blackwell.lifecycle.handler.definition import (
     PLACEHOLDER_ATTEMPT,
@@ -33,6 +35,7 @@ from cdk_blackwell.planning.contracts import (
     ENV_HUGGING_FACE_SECRET,
     ENV_JOB,
     ENV_METRICS_NAMESPACE,
+    ENV_PACKAGE_INDEX,
     ENV_RUN_ID,
     ENV_RUN_S3,
     ENV_TIER,
@@ -59,6 +62,7 @@ class RequestInputs:
     job: str
     tier: Tier
     region: str
+    account: str
     image_uri: str
     role_arn: str
     subnet_id: str
@@ -73,7 +77,9 @@ class RequestInputs:
     """More channels of the job's own."""
     entrypoint: Sequence[str]
     arguments: Sequence[str]
-    hugging_face_secret_arn: str | None
+    package_index: PackageIndex | None
+    """What the launcher installs from; None for the wheels in the bundle."""
+    hugging_face_token: secretsmanager.ISecret | None
     """Where own scripts find a token; the token itself never stands in a request."""
     encrypt_between_instances: bool
     output_key_arn: str | None
@@ -193,13 +199,14 @@ def _channels(inputs: RequestInputs) -> list[dict[str, Any]]:
 
 
 def _environment(inputs: RequestInputs) -> dict[str, str]:
-    secret = inputs.hugging_face_secret_arn
+    secret, index = inputs.hugging_face_token, inputs.package_index
     return {
         **PLATFORM_ENVIRONMENT,
         # SageMaker sets AWS_REGION alone; boto3 in the container reads this name.
         "AWS_DEFAULT_REGION": inputs.region,
         **inputs.environment,
-        **({} if secret is None else {ENV_HUGGING_FACE_SECRET: secret}),
+        **({} if secret is None else {ENV_HUGGING_FACE_SECRET: secret.secret_arn}),
+        **({} if index is None else {ENV_PACKAGE_INDEX: index.environment_value(inputs.account)}),
         ENV_JOB: inputs.job,
         ENV_TIER: inputs.tier,
         ENV_RUN_ID: PLACEHOLDER_RUN_ID,

@@ -23,12 +23,13 @@ from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.foundation import IFoundation
 from cdk_blackwell.infrastructure.job_security_group import JobSecurityGroup
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
+from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix, normalise_prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.infrastructure.training_role import TrainingRole
 from cdk_blackwell.jobs.announce import add_output, annotate, encryption_warnings
 from cdk_blackwell.jobs.bundle import bundle_asset, resolve_wheels
-from cdk_blackwell.jobs.checkpoints import on_file_system, on_local_disks
+from cdk_blackwell.jobs.checkpoints import place_checkpoints
 from cdk_blackwell.jobs.checks import (
     check_environment,
     check_subnet,
@@ -110,10 +111,10 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param image: container image. Default: AWS's PyTorch 2.13 image for SageMaker.
     :param wheelhouse: folder of the wheels that travel. Default: ``wheelhouse`` where you work.
     :param packages_in_image: the image holds the locked packages; no wheels travel. Default: no.
+    :param package_index: install the locked packages from there. Default: from the wheels.
     :param environment: more environment variables for the container. Default: none.
-    :param hugging_face_token: a secret that own scripts may read; the container gets its ARN as
-        ``CDKB_HUGGING_FACE_SECRET``. Without NAT the network needs the endpoint
-        ``secretsmanager``. Default: none.
+    :param hugging_face_token: own scripts find its ARN in ``CDKB_HUGGING_FACE_SECRET``; without NAT
+        the network needs the endpoint ``secretsmanager``. Default: none.
     :param alarm_thresholds: when alarms go off. Default: those of ``AlarmThresholds``.
     :param encrypt_between_instances: SageMaker's inter-container encryption. It slows jobs on
         several instances, and what it does to EFA is not documented. Default: no.
@@ -164,6 +165,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         image: TrainingImage | None = None,
         wheelhouse: str | None = None,
         packages_in_image: bool = False,
+        package_index: PackageIndex | None = None,
         environment: Mapping[str, str] | None = None,
         hugging_face_token: secretsmanager.ISecret | None = None,
         alarm_thresholds: AlarmThresholds | None = None,
@@ -216,7 +218,9 @@ class TrainingJob(ExtensionPoints, JobUse):
             max_runtime_seconds=self.cost.runtime_seconds,
             checkpoints_in_s3=not shared_checkpoints,
         )
-        wheels = resolve_wheels(wheelhouse=wheelhouse, packages_in_image=packages_in_image)
+        wheels = resolve_wheels(
+            wheelhouse=wheelhouse, packages_in_image=packages_in_image, package_index=package_index
+        )
         self.job_name: str = check_job_prefix(job_name or default_job_name(self))
         check_unique_job(self)
 
@@ -244,13 +248,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         )
         self.security_group: ec2.ISecurityGroup = network.security_group
         self._connections = ec2.Connections(security_groups=[self.security_group])
-        checkpoints = (
-            on_file_system(
-                self, file_system=self.file_system, store=self.checkpoint_store, job=self.job_name
-            )
-            if shared_checkpoints
-            else on_local_disks()
-        )
+        checkpoints = place_checkpoints(self, shared=shared_checkpoints)
         training_role = TrainingRole(
             self,
             "TrainingRole",
@@ -265,7 +263,10 @@ class TrainingJob(ExtensionPoints, JobUse):
             output_key=self.encryption_key,
             initial_weights=initial_weights,
             secrets=[hugging_face_token] if hugging_face_token else [],
-            statements=self.policy_statements(),
+            statements=[
+                *(package_index.statements(stack) if package_index else ()),
+                *self.policy_statements(),
+            ],
             role=role,
         )
         self.role: iam.IRole = training_role.role
@@ -306,6 +307,7 @@ class TrainingJob(ExtensionPoints, JobUse):
                     job=self.job_name,
                     tier=self.tier,
                     region=stack.region,
+                    account=stack.account,
                     image_uri=self.image.uri,
                     role_arn=self.role.role_arn,
                     subnet_id=self.subnet.subnet_id,
@@ -322,9 +324,8 @@ class TrainingJob(ExtensionPoints, JobUse):
                     instance_count=self.instance_count,
                     max_runtime_seconds=self.cost.runtime_seconds,
                     environment=check_environment(self.container_environment()),
-                    hugging_face_secret_arn=(
-                        hugging_face_token.secret_arn if hugging_face_token else None
-                    ),
+                    package_index=package_index,
+                    hugging_face_token=hugging_face_token,
                     encrypt_between_instances=encrypt_between_instances,
                 )
             ),
