@@ -15,6 +15,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Annotations, Match, Template
 
 from cdk_blackwell import (
@@ -73,6 +74,9 @@ def existing(stack: Stack) -> dict[str, Any]:
         "security_group": ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1"),
         "role": iam.Role.from_role_arn(stack, "Role", f"arn:aws:iam::{ACCOUNT}:role/training"),
         "log_group": logs.LogGroup.from_log_group_name(stack, "Log", "/team/controllers"),
+        "topic": sns.Topic.from_topic_arn(
+            stack, "Topic", f"arn:aws:sns:{REGION}:{ACCOUNT}:ml-platform"
+        ),
         "initial_weights": S3Prefix(
             bucket=s3.Bucket.from_bucket_name(stack, "Weights", "weights"), prefix="llama"
         ),
@@ -106,6 +110,7 @@ def test_nothing_is_made_that_was_given(large: Stack) -> None:
         "AWS::KMS::Key",
         "AWS::S3::Bucket",
         "AWS::Logs::LogGroup",
+        "AWS::SNS::Topic",
     ):
         template.resource_count_is(kind, 0)
     # The controller's own.
@@ -141,6 +146,14 @@ def test_the_controller_writes_to_the_given_log_group(large: Stack) -> None:
     Template.from_stack(large).has_resource_properties(
         "AWS::Lambda::Function", {"LoggingConfig": {"LogGroup": "/team/controllers"}}
     )
+
+
+def test_alarms_and_controller_tell_the_given_topic(large: Stack) -> None:
+    arn = f"arn:aws:sns:{REGION}:{ACCOUNT}:ml-platform"
+    template = Template.from_stack(large)
+    template.all_resources_properties("AWS::CloudWatch::Alarm", {"AlarmActions": [arn]})
+    (function,) = template.find_resources("AWS::Lambda::Function").values()
+    assert function["Properties"]["Environment"]["Variables"]["CDKB_TOPIC"] == arn
 
 
 def test_a_bucket_of_another_account_is_used_and_what_it_must_allow_is_told(

@@ -45,7 +45,9 @@ class TrainingMonitoring(Construct):
     :param tier: the job's size tier.
     :param thresholds: when the alarms go off. Default: the defaults of ``AlarmThresholds``.
     :param max_cost_usd: ceiling that the alarm on spend measures against. Default: no such alarm.
-    :param encryption_key: encrypts the topic; its policy must admit CloudWatch (the key of
+    :param topic: tells people; may be imported, and then its own policy, and its key's, must let
+        CloudWatch and the run controller publish. Default: a new one.
+    :param encryption_key: encrypts the new topic; its policy must admit CloudWatch (the key of
         ``Foundation`` does). Default: not encrypted with a customer-managed key.
     """
 
@@ -58,6 +60,7 @@ class TrainingMonitoring(Construct):
         tier: Tier,
         thresholds: AlarmThresholds | None = None,
         max_cost_usd: float | None = None,
+        topic: sns.ITopic | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -65,7 +68,7 @@ class TrainingMonitoring(Construct):
         self._max_cost_usd = max_cost_usd
         self._alarms: list[cloudwatch.Alarm] = []
         self.thresholds: AlarmThresholds = thresholds or AlarmThresholds()
-        self.topic: sns.Topic = sns.Topic(
+        self.topic: sns.ITopic = topic or sns.Topic(
             self,
             "Topic",
             display_name=f"Training job {job}",

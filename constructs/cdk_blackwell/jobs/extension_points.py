@@ -16,6 +16,7 @@ from cdk_blackwell.planning.recipes import RecipeOverrides
 
 if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
+    from aws_cdk import aws_sns as sns
     from constructs import Construct
 
 
@@ -47,6 +48,7 @@ class ExtensionPoints:
         construct_id: str,
         *,
         thresholds: AlarmThresholds | None,
+        topic: sns.ITopic | None,
         encryption_key: kms.IKey | None,
     ) -> TrainingMonitoring:
         """The topic, alarms and dashboard: return a subclass of yours, or one with own alarms.
@@ -60,6 +62,7 @@ class ExtensionPoints:
             job=job.job_name,
             tier=job.tier,
             thresholds=thresholds,
+            topic=topic,
             max_cost_usd=job.cost.max_cost_usd,
             encryption_key=encryption_key,
         )

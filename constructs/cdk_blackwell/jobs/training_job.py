@@ -13,6 +13,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.alarms import AlarmThresholds
@@ -77,14 +78,13 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param subnet: subnet of all instances, in the file system's zone. Default: the foundation's.
     :param file_system: dataset, and checkpoints of several instances. Default: the foundation's.
     :param checkpoint_store: receives runs. Default: the foundation's.
-    :param encryption_key: encrypts exports and notifications. Default: the foundation's, else the
-        checkpoint store's.
+    :param encryption_key: of exports and notifications. Default: the foundation's or the store's.
     :param asset_key: own key of the CDK's bootstrap bucket, if it was made with one. Default: none.
-    :param security_group: group of the instances; the rules it lacks are added. Default: a new one,
-        whose interfaces a delete waits for.
+    :param security_group: of the instances; the rules it lacks are added. Default: a new one.
     :param security_group_rules_exist: add no rules to ``security_group``. Default: they are added.
     :param role: give the job's rights to this role and run under it. Default: a new role.
     :param log_group: receives the controller's log. Default: a new one.
+    :param topic: tells people what happens; its policy must admit CloudWatch. Default: a new one.
     :param dataset_prefix: key prefix in the dataset bucket that holds ``manifest.json``.
     :param sequence_length: tokens per sequence.
     :param global_batch_tokens: tokens per optimizer step over all GPUs. Default: the planner's.
@@ -95,9 +95,8 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param max_runtime: longest time of one attempt. Default: 1 day, where no ceiling is needed.
     :param max_attempts: how often the controller may launch one run. Default: 3.
     :param hourly_price_usd: what one instance costs per hour in your region.
-    :param max_cost_usd: refuse when all attempts together can cost more. Needs ``max_runtime`` and
-        ``hourly_price_usd``; required unless waived or under a training plan, whose ``fee_usd`` is
-        then held against it.
+    :param max_cost_usd: refuse when all attempts together can cost more. Required, with a price and
+        ``max_runtime``, unless waived; a training plan's ``fee_usd`` is held against it.
     :param waive_cost_ceiling: go without ``max_cost_usd``. Default: no.
     :param run_id: change it to launch a new run. Default: define without launching.
     :param overrides: recipe values to replace, one at a time. Default: the tier's recipe.
@@ -145,6 +144,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         security_group_rules_exist: bool = False,
         role: iam.IRole | None = None,
         log_group: logs.ILogGroup | None = None,
+        topic: sns.ITopic | None = None,
         initial_weights: S3Prefix | None = None,
         instance_count: int | None = None,
         capacity: Capacity | None = None,
@@ -247,7 +247,6 @@ class TrainingJob(ExtensionPoints, JobUse):
             rules_exist=security_group_rules_exist,
         )
         self.security_group: ec2.ISecurityGroup = network.security_group
-        self._connections = ec2.Connections(security_groups=[self.security_group])
         checkpoints = place_checkpoints(self, shared=shared_checkpoints)
         training_role = TrainingRole(
             self,
@@ -272,7 +271,11 @@ class TrainingJob(ExtensionPoints, JobUse):
         self.role: iam.IRole = training_role.role
         bundle = bundle_asset(self, "Bundle", wheels=wheels)
         self.monitoring: TrainingMonitoring = self.monitoring_of(
-            self, "Monitoring", thresholds=alarm_thresholds, encryption_key=self.encryption_key
+            self,
+            "Monitoring",
+            thresholds=alarm_thresholds,
+            topic=topic,
+            encryption_key=self.encryption_key,
         )
         dataset_bucket = self.file_system.dataset_bucket
         manifest_key = f"{prefix}{DATASET_MANIFEST_FILE}"
@@ -391,5 +394,5 @@ class TrainingJob(ExtensionPoints, JobUse):
 
     @property
     def connections(self) -> ec2.Connections:
-        """The job's own security group."""
-        return self._connections
+        """The instances' security group."""
+        return ec2.Connections(security_groups=[self.security_group])
