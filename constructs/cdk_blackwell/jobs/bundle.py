@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -90,9 +91,21 @@ def bundle_members(
 
 def archive(members: list[tuple[str, Path]]) -> bytes:
     """A tar.gz in which only names and contents differ: fixed time, mode and owner."""
+    stamps = [file.stat() for _, file in members]
+    return _archive(
+        tuple(
+            (name, file, stamp.st_mtime_ns, stamp.st_size)
+            for (name, file), stamp in zip(members, stamps, strict=True)
+        )
+    )
+
+
+@lru_cache(maxsize=2)
+def _archive(members: tuple[tuple[str, Path, int, int], ...]) -> bytes:
+    """As ``archive``, made once for all jobs of an app; times and sizes tell of a change."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, file in members:
+        for name, file, _, _ in members:
             content = file.read_bytes()
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
