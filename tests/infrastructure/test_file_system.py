@@ -149,6 +149,13 @@ def test_fails_when_a_file_system_would_have_nine_associations(stack: Stack) -> 
         export_checkpoints(stack, "Link7", file_system=files, bucket=runs, job="job7")
 
 
+def test_fails_when_one_bucket_would_be_linked_twice(stack: Stack) -> None:
+    bucket = s3.Bucket(stack, "Bucket")
+    files = file_system(stack, bucket)
+    with pytest.raises(ValueError, match=r"in one bucket, Stack/Bucket.*FSx links no object twice"):
+        export_checkpoints(stack, "Link", file_system=files, bucket=bucket, job="job")
+
+
 @pytest.mark.parametrize("path", ["dataset", ""])
 def test_fails_for_a_path_that_is_not_absolute(stack: Stack, path: str) -> None:
     with pytest.raises(ValueError, match="must begin with a slash"):

@@ -118,8 +118,21 @@ def export_checkpoints(
     until somebody removes it there. Objects that exist already appear on Lustre, so that a run can
     be resumed on another file system. The link goes with its stack; files and objects stay.
 
-    ValueError when the file system would have more associations than FSx allows.
+    A training job can mount the folder only if it exists. That FSx makes it with the association is
+    taken for granted here and was never tried; if not, the job fails before it trains, and the
+    folder has to be made once from any client.
+
+    ValueError when FSx would refuse the link: it is one too many, or its objects are linked as the
+    dataset already.
     """
+    # Of a file system made here it is known that the whole bucket is linked.
+    linked_whole = file_system.size is not None
+    if linked_whole and bucket.bucket_name == file_system.dataset_bucket.bucket_name:
+        raise ValueError(
+            f"checkpoints and dataset are in one bucket, {bucket.node.path}, which is linked to "
+            f"{DATASET_PATH} as a whole, and FSx links no object twice: give the checkpoint store "
+            "a bucket of its own"
+        )
     path = f"{CHECKPOINTS_PATH}/{job}"
     _count_link(scope, file_system.file_system_id, path)
     admit_data_repository(scope, bucket.encryption_key)
