@@ -72,6 +72,18 @@ def test_a_group_with_all_outbound_still_gets_its_self_rules(
     assert len(self_rules(stack, kind)) == 1
 
 
+@pytest.mark.parametrize("all_outbound", [True, False])
+def test_an_existing_group_lets_tls_out_once(
+    stack: Stack, vpc: ec2.IVpc, files: ISharedFileSystem, all_outbound: bool
+) -> None:
+    group = ec2.SecurityGroup(stack, "Group", vpc=vpc, allow_all_outbound=all_outbound)
+    for name in ("First", "Second"):
+        JobSecurityGroup(stack, name, vpc=vpc, file_system=files, existing=group)
+    (found,) = Template.from_stack(stack).find_resources("AWS::EC2::SecurityGroup").values()
+    (egress,) = found["Properties"]["SecurityGroupEgress"]
+    assert egress.get("ToPort") == (None if all_outbound else 443)
+
+
 @pytest.mark.parametrize("kind", [INGRESS, EGRESS])
 def test_rules_that_are_there_are_not_made_twice(
     stack: Stack, vpc: ec2.IVpc, files: ISharedFileSystem, kind: str

@@ -100,3 +100,10 @@ def test_fails_for_a_name_that_no_job_has(stack: Stack) -> None:
                 s3.Bucket.from_bucket_name(stack, "Runs", "runs")
             ),
         )
+
+
+def test_a_job_may_be_imported_in_the_app_that_makes_it(
+    stack: Stack, foundation: Foundation, imported: ITrainingJob
+) -> None:
+    job = SmallModelJob(stack, "Job", foundation=foundation, job_name=imported.job_name, **SMALL)
+    assert job.job_name == imported.job_name

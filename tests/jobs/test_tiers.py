@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aws_cdk import Annotations as CdkAnnotations
 from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
@@ -199,6 +200,15 @@ def test_a_file_system_too_slow_for_the_checkpoints_is_told(
     LargeShardedJob(stack, "Job", foundation=foundation, **LARGE)
     words = Match.string_like_regexp(r"has 1200 GiB and 293 MB/s; planned are .*3 checkpoints")
     assert len(Annotations.from_stack(stack).find_warning("*", words)) == 1
+
+
+def test_every_kind_of_warning_can_be_acknowledged_by_an_id_that_stays(
+    stack: Stack, foundation: Foundation
+) -> None:
+    job = LargeShardedJob(stack, "Job", foundation=foundation, **LARGE)
+    CdkAnnotations.of(job).acknowledge_warning("cdk-blackwell:file-system-size", "data is small")
+    words = Match.string_like_regexp("the file system has")
+    assert Annotations.from_stack(stack).find_warning("*", words) == []
 
 
 def test_a_file_system_made_for_the_job_is_not(stack: Stack) -> None:

@@ -57,6 +57,7 @@ class JobSecurityGroup(Construct):
         elif rules_exist:
             self._check_efa_rules(existing)
         else:
+            _let_tls_out(existing)
             self.rules = [
                 *self._complete_efa(existing),
                 *self._complete_lustre(existing, file_system, lustre),
@@ -70,9 +71,7 @@ class JobSecurityGroup(Construct):
             description="Instances of one training job",
             allow_all_outbound=False,
         )
-        group.add_egress_rule(
-            ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "TLS to S3 and the interface endpoints"
-        )
+        _let_tls_out(group)
         return group
 
     def _ids(self, file_system: ISharedFileSystem) -> dict[Side, str]:
@@ -125,6 +124,14 @@ class JobSecurityGroup(Construct):
         Annotations.of(self).add_info(
             f"security group {group.node.path} is left as it is: it must let all traffic pass to "
             "and from itself (EFA), TCP 443 out, and Lustre's ports (988, 1018-1023) both ways"
+        )
+
+
+def _let_tls_out(group: ec2.ISecurityGroup) -> None:
+    """What every job needs for S3; a group that lets everything out has it (imports count so)."""
+    if not group.allow_all_outbound:
+        group.add_egress_rule(
+            ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "TLS to S3 and the interface endpoints"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aws_cdk import Annotations, CfnOutput, Stack
@@ -17,23 +16,28 @@ if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
 
 
-def annotate(job: TrainingJob, warnings: Sequence[str]) -> None:
-    """Show ``warnings``, those of plan, capacity and cost, and what a launch costs."""
-    found = [
-        *job.plan.warnings,
-        *job.capacity.warnings(instance_count=job.instance_count),
-        *job.cost.warnings(),
-        *shared_warnings(
-            Stack.of(job),
+def annotate(job: TrainingJob, *, encrypt_between_instances: bool) -> None:
+    """Show what a launch costs, and every warning under an id to acknowledge it by.
+
+    The plan's warnings are numbered; there is one id for each other kind.
+    """
+    stack, annotations = Stack.of(job), Annotations.of(job)
+    found = {
+        **{f"plan-{index}": [text] for index, text in enumerate(job.plan.warnings)},
+        "quota": job.capacity.warnings(instance_count=job.instance_count),
+        "cost": job.cost.warnings(),
+        "account": shared_warnings(
+            stack,
             checkpoint_bucket=job.checkpoint_store.bucket,
             dataset_bucket=job.file_system.dataset_bucket,
         ),
-        *_storage_warnings(job),
-        *warnings,
-    ]
-    for index, warning in enumerate(found):
-        Annotations.of(job).add_warning_v2(f"cdk-blackwell:plan-{index}", warning)
-    Annotations.of(job).add_info(job.cost.text())
+        "file-system-size": _storage_warnings(job),
+        "encryption": _encryption_warnings(job.instance_count, encrypt_between_instances),
+    }
+    for name, texts in found.items():
+        if texts:
+            annotations.add_warning_v2(f"cdk-blackwell:{name}", "; ".join(texts))
+    annotations.add_info(job.cost.text())
 
 
 def _storage_warnings(job: TrainingJob) -> list[str]:
@@ -50,7 +54,7 @@ def _storage_warnings(job: TrainingJob) -> list[str]:
     return [] if found is None else [found]
 
 
-def encryption_warnings(instance_count: int, encrypt_between_instances: bool) -> list[str]:
+def _encryption_warnings(instance_count: int, encrypt_between_instances: bool) -> list[str]:
     """SageMaker's inter-container encryption, where it matters."""
     if not encrypt_between_instances or instance_count == 1:
         return []

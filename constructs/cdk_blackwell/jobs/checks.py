@@ -13,6 +13,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_blackwell.infrastructure.capacity import Capacity
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
+from cdk_blackwell.jobs.interface import ImportedTrainingJob
 from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
 from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH
 
@@ -109,11 +110,14 @@ def check_unique_job(job: TrainingJob) -> None:
     """Two jobs of one app must not share names of training jobs or a prefix in S3.
 
     Nor may one name continue the other after a hyphen: events and rights are told apart by the
-    beginning of a training job's name. SageMaker writes some names in lower case.
+    beginning of a training job's name. SageMaker writes some names in lower case. An imported job
+    is somebody's reference to a job, not another one.
     """
     name = job.job_name.lower()
     for other in job.node.root.node.find_all():
-        if other is job or not isinstance(other_name := getattr(other, "job_name", None), str):
+        if other is job or isinstance(other, ImportedTrainingJob):
+            continue
+        if not isinstance(other_name := getattr(other, "job_name", None), str):
             continue
         if other_name.lower() == name:
             raise ValueError(

@@ -28,7 +28,7 @@ from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix, normalise_prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.infrastructure.training_role import TrainingRole
-from cdk_blackwell.jobs.announce import add_output, annotate, encryption_warnings
+from cdk_blackwell.jobs.announce import add_output, annotate
 from cdk_blackwell.jobs.bundle import bundle_asset, resolve_wheels
 from cdk_blackwell.jobs.checkpoints import place_checkpoints
 from cdk_blackwell.jobs.checks import (
@@ -363,7 +363,7 @@ class TrainingJob(ExtensionPoints, JobUse):
             outlived_by=[network, *network.rules, training_role, *checkpoints.ready, *around.ready],
         )
         add_output(self)
-        annotate(self, encryption_warnings(self.instance_count, encrypt_between_instances))
+        annotate(self, encrypt_between_instances=encrypt_between_instances)
 
     @staticmethod
     def from_job_attributes(
