@@ -11,7 +11,6 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 
 from cdk_blackwell.compliance.service_model import Violation, check_training_request
 from cdk_blackwell.infrastructure.capacity import Capacity
-from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.monitoring import metric_definitions
 from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.jobs.checkpoints import Checkpoints
@@ -119,11 +118,6 @@ def file_system_channel(
             }
         },
     }
-
-
-def channel_directory(file_system: ISharedFileSystem, prefix: str) -> str:
-    """``/<MountName>/<path>`` of a prefix of the dataset bucket."""
-    return f"/{file_system.mount_name}{file_system.dataset_path}/{prefix}".rstrip("/")
 
 
 def build_request(inputs: RequestInputs) -> dict[str, Any]:

@@ -40,7 +40,8 @@ from cdk_blackwell.jobs.checks import (
 from cdk_blackwell.jobs.cost_guard import CostGuard
 from cdk_blackwell.jobs.extension_points import ExtensionPoints
 from cdk_blackwell.jobs.interface import ImportedTrainingJob, ITrainingJob, JobUse
-from cdk_blackwell.jobs.request import RequestInputs, channel_directory, check_definition
+from cdk_blackwell.jobs.request import check_definition
+from cdk_blackwell.jobs.request_inputs import request_inputs
 from cdk_blackwell.jobs.run_template import run_template
 from cdk_blackwell.jobs.surroundings import distinct_keys, find_surroundings
 from cdk_blackwell.jobs.tags import with_tags
@@ -301,32 +302,15 @@ class TrainingJob(ExtensionPoints, JobUse):
         self.dashboard: cloudwatch.Dashboard = self.monitoring.add_dashboard(
             Predictions.of(self.plan)
         )
-        entrypoint, arguments = self.entrypoint()
         self.definition: JobDefinition = JobDefinition(
             schema_version=SCHEMA_VERSION,
             job=self.job_name,
             request=self.request_template(
-                RequestInputs(
-                    job=self.job_name,
-                    tier=self.tier,
-                    region=stack.region,
-                    account=stack.account,
-                    image_uri=self.image.uri,
-                    role_arn=self.role.role_arn,
-                    subnet_id=self.subnet.subnet_id,
-                    security_group_ids=[self.security_group.security_group_id],
-                    file_system_id=self.file_system.file_system_id,
-                    dataset_directory=channel_directory(self.file_system, prefix),
+                request_inputs(
+                    self,
+                    dataset_prefix=prefix,
                     checkpoints=checkpoints,
-                    initial_weights_uri=initial_weights.uri if initial_weights else None,
-                    channels=self.channels(),
-                    entrypoint=entrypoint,
-                    arguments=arguments,
-                    output_key_arn=self.encryption_key.key_arn if self.encryption_key else None,
-                    capacity=self.capacity,
-                    instance_count=self.instance_count,
-                    max_runtime_seconds=self.cost.runtime_seconds,
-                    environment=check_environment(self.container_environment()),
+                    initial_weights=initial_weights,
                     package_index=package_index,
                     hugging_face_token=hugging_face_token,
                     encrypt_between_instances=encrypt_between_instances,

@@ -1,0 +1,63 @@
+"""What the request is made of, gathered from a job whose parts are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import Stack
+from aws_cdk import aws_secretsmanager as secretsmanager
+
+from cdk_blackwell.infrastructure.package_index import PackageIndex
+from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
+from cdk_blackwell.jobs.checkpoints import Checkpoints
+from cdk_blackwell.jobs.checks import check_environment
+from cdk_blackwell.jobs.request import RequestInputs
+
+if TYPE_CHECKING:
+    from cdk_blackwell.jobs.training_job import TrainingJob
+
+
+def request_inputs(
+    job: TrainingJob,
+    *,
+    dataset_prefix: str,
+    checkpoints: Checkpoints,
+    initial_weights: S3Prefix | None,
+    package_index: PackageIndex | None,
+    hugging_face_token: secretsmanager.ISecret | None,
+    encrypt_between_instances: bool,
+) -> RequestInputs:
+    """Ask the job's extension points, and check what they add to the environment."""
+    stack = Stack.of(job)
+    entrypoint, arguments = job.entrypoint()
+    return RequestInputs(
+        job=job.job_name,
+        tier=job.tier,
+        region=stack.region,
+        account=stack.account,
+        image_uri=job.image.uri,
+        role_arn=job.role.role_arn,
+        subnet_id=job.subnet.subnet_id,
+        security_group_ids=[job.security_group.security_group_id],
+        file_system_id=job.file_system.file_system_id,
+        dataset_directory=_directory(job, dataset_prefix),
+        checkpoints=checkpoints,
+        initial_weights_uri=initial_weights.uri if initial_weights else None,
+        channels=job.channels(),
+        entrypoint=entrypoint,
+        arguments=arguments,
+        output_key_arn=job.encryption_key.key_arn if job.encryption_key else None,
+        capacity=job.capacity,
+        instance_count=job.instance_count,
+        max_runtime_seconds=job.cost.runtime_seconds,
+        environment=check_environment(job.container_environment()),
+        package_index=package_index,
+        hugging_face_token=hugging_face_token,
+        encrypt_between_instances=encrypt_between_instances,
+    )
+
+
+def _directory(job: TrainingJob, prefix: str) -> str:
+    """``/<MountName>/<path>`` of a prefix of the dataset bucket."""
+    files = job.file_system
+    return f"/{files.mount_name}{files.dataset_path}/{prefix}".rstrip("/")
