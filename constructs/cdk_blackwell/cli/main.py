@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from types import FrameType
@@ -13,15 +14,16 @@ from rich.console import Console
 from cdk_blackwell._version import __version__
 from cdk_blackwell.cli.demo.command import demo
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.cli.plan.command import plan
 from cdk_blackwell.cli.vendor import vendor
-from cdk_blackwell.planning.contracts import EXIT_INTERRUPTED
+from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 
 app = typer.Typer(
     name="cdk-blackwell",
     help="Train models of up to 64B parameters on SageMaker ml.p6-b200.48xlarge.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(plan)
 app.command()(demo)
 app.command()(vendor)
 
@@ -32,13 +34,17 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
     """Options that come before the command."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(EXIT_BAD_INPUT)
 
 
 def _raise_interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -47,14 +53,33 @@ def _raise_interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command line and exit with a documented code (planning.contracts.EXIT_*)."""
+    for stream in (sys.stdout, sys.stderr):
+        # An ASCII terminal gets question marks for bars and ticks, not an error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     # A supervisor's SIGTERM must clean up exactly as Ctrl-C does.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
-        app(standalone_mode=True)
+        sys.exit(app(standalone_mode=False))
     except CommandError as error:
-        Console(stderr=True).print(
-            f"cdk-blackwell: {error}", style="red", markup=False, highlight=False
-        )
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+        _fail(str(error), error.exit_code)
+    except typer.TyperException as error:
+        _fail(_usage(error), EXIT_BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What was wrong with the words given, and where the right ones are listed."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "cdk-blackwell"
+    message = error.format_message().strip().rstrip(".").replace("\n", " ")
+    return f"{message} (see '{command} --help')"
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    """One line on stderr, whatever the terminal's width."""
+    Console(stderr=True, soft_wrap=True).print(
+        f"cdk-blackwell: {message}", style="red", markup=False, highlight=False
+    )
+    sys.exit(code)

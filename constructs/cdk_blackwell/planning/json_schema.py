@@ -40,13 +40,13 @@ def _object(kind: type, *, described: bool) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": [field.name for field in fields(kind)],  # type: ignore[arg-type]
+        "required": [field.name for field in fields(kind)],
         "properties": {
             field.name: {
                 **schema_of(hints[field.name], described=described),
                 **({"description": texts[field.name]} if field.name in texts else {}),
             }
-            for field in fields(kind)  # type: ignore[arg-type]
+            for field in fields(kind)
         },
     }
 
