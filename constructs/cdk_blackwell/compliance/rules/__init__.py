@@ -1,0 +1,96 @@
+"""The rules, one a file, in the order and under the headings of the documentation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cdk_blackwell.compliance.rule import Rule
+from cdk_blackwell.compliance.rules import (
+    alarms,
+    capacity_mix,
+    checkpoint_encryption,
+    checkpoint_kept,
+    checkpoint_public_access,
+    checkpoint_tls,
+    confused_deputy,
+    efa_self_egress,
+    environment_secret,
+    export_deletions,
+    file_system_after_rules,
+    file_system_efa,
+    file_system_kept,
+    file_system_zone,
+    handler_outlives_resource,
+    image_tag,
+    lustre_ports,
+    nccl_overrides,
+    network_isolation,
+    output_compression,
+    own_entrypoint,
+    package_index,
+    pending_deadline,
+    plan_count,
+    public_ingress,
+    public_subnet,
+    request_limits,
+    retry_strategy,
+    run_outlives_nothing,
+    run_time_limit,
+    s3_endpoint,
+    shared_checkpoint_prefix,
+    spot_checkpoints,
+    stale_uploads,
+    traffic_encryption,
+    volume_key,
+    wildcard_actions,
+)
+
+GROUPS: Final[dict[str, tuple[Rule, ...]]] = {
+    "Network": (
+        efa_self_egress.RULE,
+        lustre_ports.RULE,
+        file_system_after_rules.RULE,
+        file_system_zone.RULE,
+        public_ingress.RULE,
+        public_subnet.RULE,
+        s3_endpoint.RULE,
+        package_index.RULE,
+    ),
+    "Request": (
+        request_limits.RULE,
+        volume_key.RULE,
+        plan_count.RULE,
+        capacity_mix.RULE,
+        spot_checkpoints.RULE,
+        shared_checkpoint_prefix.RULE,
+        pending_deadline.RULE,
+        run_time_limit.RULE,
+        retry_strategy.RULE,
+        network_isolation.RULE,
+        output_compression.RULE,
+        environment_secret.RULE,
+        nccl_overrides.RULE,
+        own_entrypoint.RULE,
+        traffic_encryption.RULE,
+        image_tag.RULE,
+    ),
+    "Storage": (
+        checkpoint_encryption.RULE,
+        checkpoint_public_access.RULE,
+        checkpoint_tls.RULE,
+        checkpoint_kept.RULE,
+        stale_uploads.RULE,
+        export_deletions.RULE,
+        file_system_kept.RULE,
+        file_system_efa.RULE,
+    ),
+    "Life and rights": (
+        handler_outlives_resource.RULE,
+        run_outlives_nothing.RULE,
+        confused_deputy.RULE,
+        wildcard_actions.RULE,
+        alarms.RULE,
+    ),
+}
+
+RULES: Final = tuple(rule for rules in GROUPS.values() for rule in rules)
