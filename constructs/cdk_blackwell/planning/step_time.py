@@ -146,7 +146,16 @@ def estimate_step(
         copied += (count - 1) * (8 + value_bytes) * parameters
     copies = copied / tensor / hbm
 
-    # Communication. FSDP's and HSDP's hides behind computation, that inside a block does not.
+    # The host: kernels of all micro-batches and of sharding.
+    forward_kernels, backward_kernels = KERNELS[compiled]
+    kernels = layers * (forward_kernels * (1 + again.elementwise) + backward_kernels) * count
+    kernels += layers * SHARD_KERNELS * (gathers + reduces)
+    per_kernel = values.compiled_kernel_seconds if compiled else values.eager_kernel_seconds
+    computation = matmul + attention + elementwise
+    launch = max(0.0, kernels * per_kernel - count * computation - copies)
+
+    # Communication. FSDP's and HSDP's hides behind computation and behind
+    # the host, that inside a block does not.
     nvlink = values.nvlink * node.nvlink_bytes_per_second
     fabric = values.fabric * node.fabric_bytes_per_second
     gather = weight_gather(model, layout, precision, node.gpus)
@@ -159,7 +168,7 @@ def estimate_step(
     once = _link_seconds(replicas, nvlink, fabric)
     once += 0.0 if layout.reshard_after_forward else gather_seconds
     once += 0.0 if each_micro_batch else reduce_seconds
-    shelter = matmul + attention + elementwise
+    shelter = computation + launch / count
     exposed = (count - 1) * _exposed(repeated, shelter, values.overlap)
     exposed += _exposed(repeated + once, shelter, values.overlap)
     total_links = count * repeated + once
@@ -171,14 +180,6 @@ def estimate_step(
     sliced = tensor_exchange(
         model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
     ).times(layers * (2 + again.elementwise))
-
-    # The host: kernels of all micro-batches and of sharding.
-    forward_kernels, backward_kernels = KERNELS[compiled]
-    kernels = layers * (forward_kernels * (1 + again.elementwise) + backward_kernels) * count
-    kernels += layers * SHARD_KERNELS * (gathers + reduces)
-    per_kernel = values.compiled_kernel_seconds if compiled else values.eager_kernel_seconds
-    device = count * shelter + copies
-    launch = max(0.0, kernels * per_kernel - device)
 
     factor = values.time_factor
     return StepEstimate(
