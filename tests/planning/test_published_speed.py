@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdk_blackwell.planning.accelerators import GB200, H100
+from cdk_blackwell.planning.accelerators import DGX_H100, GB200, H100, H200
 from cdk_blackwell.planning.hardware import P6_B200, Node
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.throughput import megatron_class
@@ -90,3 +90,11 @@ def test_utilisation_of_the_published_b200_run_is_19_percent_of_bf16_peak() -> N
     assert found.mfu == pytest.approx(0.19, abs=0.01)
     assert found.mfu_palm / found.mfu == pytest.approx(1.12, abs=0.01)
     assert found.hfu > found.mfu
+
+
+def test_a_hopper_at_700_watts_is_faster_than_one_held_at_500() -> None:
+    held, dgx, h200 = (
+        speed(a_layout(), node=node, **SELECTIVE).tokens_per_second_per_gpu
+        for node in (H100, DGX_H100, H200)
+    )
+    assert held < dgx < h200 < 1.4 * held

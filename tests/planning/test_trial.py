@@ -133,6 +133,7 @@ def test_a_measured_efficiency_predicts_the_winner_exactly() -> None:
     )
     assert predicted.tokens_per_second_per_gpu == pytest.approx(14_000)
     assert predicted.efficiency == "measured"
+    assert "as measured" in predicted.assumptions[-1]
 
 
 def test_what_differs_from_the_winner_is_scaled_alike() -> None:

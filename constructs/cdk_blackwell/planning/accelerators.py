@@ -26,6 +26,17 @@ H100: Final = Node(
     nvlink_bytes_per_second=450e9,
     fabric_bytes_per_second=50e9,
 )
+DGX_H100: Final = Node(
+    # NVIDIA: 80 GB of HBM3 at 3.35 TB/s, NVLink 4, 400 Gbps per GPU, 700 W.
+    instance_type="DGX H100",
+    accelerator="H100-700W",
+    gpus=8,
+    visible_gib=79.1,
+    peak_flops=_HOPPER_PEAKS,
+    hbm_bytes_per_second=3.35e12,
+    nvlink_bytes_per_second=450e9,
+    fabric_bytes_per_second=50e9,
+)
 H200: Final = Node(
     # NVIDIA: 141 GB of HBM3e at 4.8 TB/s, NVLink 4, 700 W.
     instance_type="HGX H200",
@@ -53,4 +64,4 @@ GB200: Final = Node(
     fabric_bytes_per_second=50e9,
 )
 
-ACCELERATORS: Final = {node.accelerator: node for node in (H100, H200, GB200)}
+ACCELERATORS: Final = {node.accelerator: node for node in (H100, DGX_H100, H200, GB200)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -51,6 +52,32 @@ class Efficiency:
     source: str
     values: EfficiencyValues
 
+    def assumptions(self, precision: str, accelerator: str) -> tuple[str, ...]:
+        """In words; kept, since a search asks thousands of times."""
+        key = (precision, accelerator)
+        if key not in self._lines:
+            values = self.values
+            self._lines[key] = (
+                f"{self.name} on {accelerator}: {self.source}",
+                f"matrix products at {values.matmul[precision]:.0%} of dense {precision} peak, "
+                f"flash attention at {values.attention:.0%} of bf16 peak, memory at "
+                f"{values.hbm:.0%}, NVLink at {values.nvlink:.0%}, EFA at {values.fabric:.0%}",
+                f"{values.overlap:.0%} of FSDP and HSDP communication hides behind computation, "
+                "that of context and tensor parallelism does not",
+                *self._measured_factor(),
+            )
+        return self._lines[key]
+
+    @cached_property
+    def _lines(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        return {}
+
+    def _measured_factor(self) -> tuple[str, ...]:
+        factor = self.values.time_factor
+        if factor == 1:
+            return ()
+        return (f"every time that follows from these is multiplied by {factor:.2f}, as measured",)
+
     @classmethod
     def measured(cls, report: TrialReport) -> Efficiency:
         """What a trial run reached, so that its winner's speed comes out exactly."""
@@ -61,7 +88,7 @@ class Efficiency:
 
 _H100_MATMUL: Final = {"bf16": 0.50, "fp32": 0.50, "fp8": 0.45, "fp8_rowwise": 0.36}
 _H100_ATTENTION: Final = 0.28
-_H200_CLOCK: Final = (700 / 500) ** (1 / 3)
+_700_W_CLOCK: Final = (700 / 500) ** (1 / 3)
 """What 700 W allow over 500 W: dynamic power grows with the cube of the clock."""
 
 _B200_FSDP2: Final = Efficiency(
@@ -84,12 +111,12 @@ _H100_FSDP2: Final = Efficiency(
     # Attention: FlashAttention-2's published 300-350 TFLOP/s, lowered by the power limit.
     values=EfficiencyValues(matmul=_H100_MATMUL, attention=_H100_ATTENTION),
 )
-_H200_FSDP2: Final = Efficiency(
+_HOPPER_700_W_FSDP2: Final = Efficiency(
     name="fsdp2",
-    source="the H100's shares, raised by what 700 W allow over 500 W",
+    source="the shares of the H100 held at 500 W, raised by what 700 W allow over 500 W",
     values=EfficiencyValues(
-        matmul={precision: share * _H200_CLOCK for precision, share in _H100_MATMUL.items()},
-        attention=_H100_ATTENTION * _H200_CLOCK,
+        matmul={precision: share * _700_W_CLOCK for precision, share in _H100_MATMUL.items()},
+        attention=_H100_ATTENTION * _700_W_CLOCK,
     ),
 )
 
@@ -127,15 +154,19 @@ _MEGATRON_HIGH: Final = _megatron(
     attention=0.60,
 )
 
+_ACCELERATORS: Final = ("B200", "GB200", "H100", "H100-700W", "H200")
+
 EFFICIENCIES: Final[Mapping[str, Mapping[str, Efficiency]]] = {
     "fsdp2": {
         "B200": _B200_FSDP2,
         "GB200": _B200_FSDP2,
         "H100": _H100_FSDP2,
-        "H200": _H200_FSDP2,
+        "H100-700W": _HOPPER_700_W_FSDP2,
+        "H200": _HOPPER_700_W_FSDP2,
     },
-    "megatron_low": dict.fromkeys(("B200", "GB200", "H100", "H200"), _MEGATRON_LOW),
-    "megatron_high": dict.fromkeys(("B200", "GB200", "H100", "H200"), _MEGATRON_HIGH),
+    # Published on Blackwell; on Hopper the same shares are taken for granted.
+    "megatron_low": dict.fromkeys(_ACCELERATORS, _MEGATRON_LOW),
+    "megatron_high": dict.fromkeys(_ACCELERATORS, _MEGATRON_HIGH),
 }
 """By stack and accelerator. ``fsdp2`` is what this project's trainer is built on."""
 

@@ -6,8 +6,7 @@ products and attention are counted, as everywhere in the field.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
 from cdk_blackwell.planning.model_shape import ModelShape
@@ -48,8 +47,7 @@ def attention_flops(model: ModelShape, sequence_length: int) -> float:
     return 2.0 * model.query_size * sequence_length
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recomputation:
+class Recomputation(NamedTuple):
     """What activation checkpointing computes a second time, averaged over the blocks."""
 
     weights: float

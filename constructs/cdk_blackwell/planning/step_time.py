@@ -173,13 +173,14 @@ def estimate_step(
     exposed += _exposed(repeated + once, shelter, values.overlap)
     total_links = count * repeated + once
 
-    exchange_passes = 3 + again.elementwise
+    exchanges = layers * (3 + again.elementwise)
     context = context_exchange(
         model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
-    ).times(layers * exchange_passes)
+    )
+    slices = layers * (2 + again.elementwise)
     sliced = tensor_exchange(
         model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
-    ).times(layers * (2 + again.elementwise))
+    )
 
     factor = values.time_factor
     return StepEstimate(
@@ -190,17 +191,21 @@ def estimate_step(
             sharding_copies=factor * copies,
             optimizer=factor * optimizer,
             weights_and_gradients=factor * exposed,
-            context_parallel=factor * count * _link_seconds(context, nvlink, fabric),
-            tensor_parallel=factor * count * _link_seconds(sliced, nvlink, fabric),
+            context_parallel=factor * count * exchanges * _link_seconds(context, nvlink, fabric),
+            tensor_parallel=factor * count * slices * _link_seconds(sliced, nvlink, fabric),
             launch=factor * launch,
         ),
         micro_batches=count,
         executed_flops=count * (block_flops + head_flops + one_pass * (3 + again.attention)),
         hidden_seconds=factor * (total_links - exposed),
-        links=gather.times(gathers)
-        .plus(reduce.times(reduces))
-        .plus(replicas)
-        .plus(context.plus(sliced).times(count)),
+        links=Traffic(
+            *(
+                gathers * gathered + reduces * reduced + once + count * (c * exchanges + t * slices)
+                for gathered, reduced, once, c, t in zip(
+                    gather, reduce, replicas, context, sliced, strict=True
+                )
+            )
+        ),
     )
 
 

@@ -144,18 +144,11 @@ def megatron_class(
 def _assumptions(
     efficiency: Efficiency, recipe: Recipe, node: Node, launch_share: float
 ) -> tuple[str, ...]:
-    values = efficiency.values
-    found = [
-        f"{efficiency.name} on {node.accelerator}: {efficiency.source}",
-        f"matrix products at {values.matmul[recipe.precision]:.0%} of dense {recipe.precision} "
-        f"peak, flash attention at {values.attention:.0%} of bf16 peak, memory at "
-        f"{values.hbm:.0%}, NVLink at {values.nvlink:.0%}, EFA at {values.fabric:.0%}",
-        f"{values.overlap:.0%} of FSDP and HSDP communication hides behind computation, that of "
-        "context and tensor parallelism does not",
-    ]
-    if launch_share > 0:
-        found.append(
-            f"{launch_share:.0%} of the step waits for the host to launch kernels: the model or "
-            "its micro-batch is too small to keep a GPU busy"
-        )
-    return tuple(found)
+    lines = efficiency.assumptions(recipe.precision, node.accelerator)
+    if launch_share == 0:
+        return lines
+    return (
+        *lines,
+        f"{launch_share:.0%} of the step waits for the host to launch kernels: the model or its "
+        "micro-batch is too small to keep a GPU busy",
+    )
