@@ -89,14 +89,21 @@ def test_what_holds_data_stays_and_so_does_the_network_it_holds(default: Any) ->
 
 def test_buckets_are_private_encrypted_and_refuse_plain_http(default: Any) -> None:
     buckets = default.foundation.find_resources("AWS::S3::Bucket")
-    assert len(buckets) == 2
-    for bucket in buckets.values():
+    (logs,) = (name for name in buckets if "AccessLogs" in name)
+    assert len(buckets) == 3
+    for name, bucket in buckets.items():
         properties = bucket["Properties"]
         assert all(properties["PublicAccessBlockConfiguration"].values())
         (rule,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-        assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+        # S3 delivers its logs to no bucket with a customer-managed key.
+        wanted = "AES256" if name == logs else "aws:kms"
+        assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == wanted
         (lifecycle,) = properties["LifecycleConfiguration"]["Rules"]
+        if name == logs:
+            assert lifecycle["ExpirationInDays"] == 365
+            continue
         assert lifecycle["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
+        assert properties["LoggingConfiguration"]["DestinationBucketName"] == {"Ref": logs}
     policies = default.foundation.find_resources("AWS::S3::BucketPolicy")
     assert {p["Properties"]["Bucket"]["Ref"] for p in policies.values()} == set(buckets)
     for policy in policies.values():
@@ -107,12 +114,32 @@ def test_buckets_are_private_encrypted_and_refuse_plain_http(default: Any) -> No
         )
 
 
+def test_s3_alone_writes_access_logs_and_each_bucket_under_its_own_prefix(default: Any) -> None:
+    prefixes = {
+        bucket["Properties"]["LoggingConfiguration"]["LogFilePrefix"]
+        for bucket in default.foundation.find_resources("AWS::S3::Bucket").values()
+        if "LoggingConfiguration" in bucket["Properties"]
+    }
+    assert prefixes == {"DatasetBucket/", "CheckpointStore/"}
+    (statement,) = (
+        statement
+        for policy in default.foundation.find_resources("AWS::S3::BucketPolicy").values()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    )
+    assert statement["Principal"] == {"Service": "logging.s3.amazonaws.com"}
+    assert statement["Action"] == "s3:PutObject"
+    assert statement["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    }
+
+
 def test_checkpoints_are_not_versioned_and_datasets_are(default: Any) -> None:
     versioned = {
         name: "VersioningConfiguration" in bucket["Properties"]
         for name, bucket in default.foundation.find_resources("AWS::S3::Bucket").items()
     }
-    assert sorted(versioned.values()) == [False, True]
+    assert sorted(versioned.values()) == [False, False, True]
     assert next(v for name, v in versioned.items() if "Dataset" in name)
 
 

@@ -57,6 +57,8 @@ class CheckpointStore(Construct, _CheckpointStore):
     :param versioned: keep overwritten and deleted objects for a time. Default: no, because pruned
         checkpoints would stay and be billed (about 13 bytes a parameter each).
     :param noncurrent_days: how long a versioned bucket keeps them, days. Default: 7.
+    :param access_logs: bucket that receives a line for every request; its policy must admit
+        ``logging.s3.amazonaws.com``. Default: requests are not logged.
     :param removal_policy: what happens when the stack goes. Default: the bucket stays.
     """
 
@@ -68,6 +70,7 @@ class CheckpointStore(Construct, _CheckpointStore):
         encryption_key: kms.IKey | None = None,
         versioned: bool = False,
         noncurrent_days: int | None = None,
+        access_logs: s3.IBucket | None = None,
         removal_policy: RemovalPolicy = KEPT,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -84,6 +87,7 @@ class CheckpointStore(Construct, _CheckpointStore):
             encryption_key=key,
             versioned=versioned,
             noncurrent_days=noncurrent_days or (NONCURRENT_DAYS if versioned else None),
+            access_logs=access_logs,
             removal_policy=removal_policy,
         )
 

@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IDependable
 
-from cdk_blackwell.infrastructure.bucket import private_bucket
+from cdk_blackwell.infrastructure.bucket import access_log_bucket, private_bucket
 from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore
 from cdk_blackwell.infrastructure.encryption import StorageKey
 from cdk_blackwell.infrastructure.endpoints import DEFAULT_INTERFACE_ENDPOINTS
@@ -131,6 +131,11 @@ class Foundation(Construct):
         self.network: ITrainingNetwork = network
         self.vpc: ec2.IVpc = network.vpc
         self.subnet: ec2.ISubnet = network.subnet
+        logs = (
+            access_log_bucket(self, "AccessLogs", removal_policy=KEPT)
+            if dataset_bucket is None or checkpoint_store is None
+            else None
+        )
         # Versioned: a dataset that is overwritten by mistake can be brought back, and is small
         # beside the checkpoints.
         self.dataset_bucket: s3.IBucket = dataset_bucket or private_bucket(
@@ -138,6 +143,7 @@ class Foundation(Construct):
             "DatasetBucket",
             encryption_key=self.encryption_key,
             versioned=True,
+            access_logs=logs,
             removal_policy=KEPT,
         )
         self.checkpoint_store: ICheckpointStore = checkpoint_store or CheckpointStore(
@@ -145,6 +151,7 @@ class Foundation(Construct):
             "CheckpointStore",
             encryption_key=self.encryption_key,
             versioned=versioned_checkpoints,
+            access_logs=logs,
         )
         self.file_system: ISharedFileSystem = SharedFileSystem(
             self,
