@@ -22,6 +22,7 @@ ALLOWED_IMPORTS = {
     "lifecycle": {"lifecycle", "infrastructure", "compliance", "planning"},
     "jobs": {"jobs", "lifecycle", "infrastructure", "compliance", "planning"},
     "local": {"local", "planning", "lifecycle", "compliance"},
+    "testing": {"testing", "jobs", "lifecycle", "compliance", "planning"},
     "cli": {"cli", "local", "jobs", "lifecycle", "infrastructure", "compliance", "planning"},
 }
 """Imports run one way; ``planning`` is carried by the Lambda and the bundle, so it stands alone."""

@@ -18,6 +18,8 @@ if __name__ != "cdk_blackwell":
     raise ImportError(f"import cdk_blackwell, not {__name__}")
 
 if TYPE_CHECKING:
+    from cdk_blackwell.compliance.nag import acknowledge_findings
+    from cdk_blackwell.compliance.plugin import TrainingRules
     from cdk_blackwell.infrastructure.alarms import AlarmThresholds
     from cdk_blackwell.infrastructure.capacity import Capacity
     from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, ICheckpointStore
@@ -73,7 +75,9 @@ _EXPORTS = {
     "TrainingJob": "cdk_blackwell.jobs.training_job",
     "TrainingMonitoring": "cdk_blackwell.infrastructure.monitoring",
     "TrainingNetwork": "cdk_blackwell.infrastructure.network",
+    "TrainingRules": "cdk_blackwell.compliance.plugin",
     "TrainingRole": "cdk_blackwell.infrastructure.training_role",
+    "acknowledge_findings": "cdk_blackwell.compliance.nag",
     "make_plan": "cdk_blackwell.planning.plan",
     "storage_needs": "cdk_blackwell.planning.storage_needs",
 }
@@ -109,7 +113,9 @@ __all__ = [
     "TrainingMonitoring",
     "TrainingNetwork",
     "TrainingRole",
+    "TrainingRules",
     "__version__",
+    "acknowledge_findings",
     "make_plan",
     "storage_needs",
 ]

@@ -7,9 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from cdk_blackwell.compliance.checking import broken_rules
 from cdk_blackwell.compliance.templates import Templates
 
 Body = dict[str, Any]
+Resources = dict[str, Body]
 RUN = "Run"
 
 
@@ -145,6 +147,7 @@ def resources() -> dict[str, Body]:
             "AWS::FSx::DataRepositoryAssociation",
             {
                 "FileSystemId": ref("Files"),
+                "FileSystemPath": "/checkpoints",
                 "S3": {"AutoExportPolicy": {"Events": ["NEW", "CHANGED"]}},
             },
         ),
@@ -260,3 +263,35 @@ def as_text(value: Any) -> Body:
 
 def templates(*bodies: Body) -> Templates:
     return Templates.of(*bodies)
+
+
+def found(body: Body, *others: Body) -> dict[str, list[str]]:
+    """Rule id to what it found."""
+    result: dict[str, list[str]] = {}
+    for broken in broken_rules(templates(body, *others)):
+        result.setdefault(broken.rule.id, []).append(broken.finding.found)
+    return result
+
+
+def without(*names: str) -> Callable[[Resources], object]:
+    def change(resources: Resources) -> None:
+        for name in names:
+            del resources[name]
+        for each in resources.values():
+            if isinstance(each.get("DependsOn"), list):
+                each["DependsOn"] = [name for name in each["DependsOn"] if name not in names]
+
+    return change
+
+
+def member(*path: str, value: Any) -> Callable[[Body], object]:
+    def change(request: Body) -> None:
+        place = request
+        for step in path[:-1]:
+            place = place.setdefault(step, {})
+        if value is None:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+
+    return change

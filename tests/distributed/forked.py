@@ -27,7 +27,9 @@ import torch.distributed as dist
 from torch.distributed import fsdp as _fsdp  # noqa: F401 - imported before the fork, on purpose
 
 from cdk_blackwell.planning.run_spec import RunSpec
+from tests.training_scripts.tiny import tiny_spec
 from trainer.container import Container
+from trainer.layout import Meshes, layout_in_use, make_meshes
 from trainer.parallel import World
 from trainer.rank_state import RankReporter
 from trainer.run import train
@@ -91,6 +93,13 @@ def _rank(
         os._exit(status)
 
 
+def cpu_meshes(world: World, **layout: Any) -> Meshes:
+    """Meshes of a layout; without any, all ranks share the parameters."""
+    planned = tiny_spec(layout=layout).layout if layout else tiny_spec().layout
+    used, _ = layout_in_use(planned, world)
+    return make_meshes(used, kind="cpu", rank=world.rank)
+
+
 class SignalAt(RankReporter):
     """A rank that gets SIGTERM when it reaches a step."""
 
@@ -125,16 +134,19 @@ def train_ranks(
     count: int, spec: RunSpec, root: Path, *, sigterm_at: dict[int, int] | None = None
 ) -> list[Told]:
     """Train a whole run, or until a rank in ``sigterm_at`` reaches its step."""
-
-    def rank_main(world: World) -> Told:
-        ranks = SignalAt(rank=world.rank, step=(sigterm_at or {}).get(world.rank))
-        stop = StopFlag(ranks)
-        stop.install()
-        container = Container(root=root, checkpoints=root / "checkpoints", run_uri=None, attempt=1)
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            outcome = train(spec, container, world, stop=stop, ranks=ranks)
-        records = [json.loads(line) for line in printed.getvalue().splitlines()]
-        return Told(step=outcome.step, stopped=outcome.stopped, records=records)
-
-    told: list[Told] = fork_ranks(count, rank_main)
+    told: list[Told] = fork_ranks(
+        count, lambda world: train_rank(world, spec, root, (sigterm_at or {}).get(world.rank))
+    )
     return told
+
+
+def train_rank(world: World, spec: RunSpec, root: Path, sigterm_at: int | None = None) -> Told:
+    """One rank's part of a run."""
+    ranks = SignalAt(rank=world.rank, step=sigterm_at)
+    stop = StopFlag(ranks)
+    stop.install()
+    container = Container(root=root, checkpoints=root / "checkpoints", run_uri=None, attempt=1)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        outcome = train(spec, container, world, stop=stop, ranks=ranks)
+    records = [json.loads(line) for line in printed.getvalue().splitlines()]
+    return Told(step=outcome.step, stopped=outcome.stopped, records=records)

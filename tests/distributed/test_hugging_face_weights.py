@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from cdk_blackwell.planning.model_shape import ModelShape
-from tests.distributed.forked import fork_ranks
+from tests.distributed.forked import cpu_meshes, fork_ranks
 from tests.training_scripts.tiny import VOCABULARY, tiny_shape, tiny_spec, write_dataset
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.errors import TrainingError
@@ -28,7 +22,9 @@ from trainer.export import export, hugging_face_name
 from trainer.hugging_face_weights import load_hugging_face_weights
 from trainer.model import Decoder, initialise
 from trainer.optimizer import make_optimizer
-from trainer.parallel import World, make_mesh, shard
+from trainer.parallel import World
+from trainer.sharding import shard
+from trainer.tensor_parallel import split_tensors
 
 SEED = 5
 FAMILIES = {
@@ -66,7 +62,7 @@ def compare(world: World, shape: ModelShape, root: Path) -> dict[str, Any]:
     manifest = write_dataset(dataset / str(world.rank))
     world.barrier()
     sharded, plain = Decoder(shape), Decoder(shape)
-    shard(sharded, make_mesh(tiny_spec().layout, world), "fp32")
+    shard(sharded, cpu_meshes(world), "fp32")
     notes = load_hugging_face_weights(sharded, imported)
     load_hugging_face_weights(plain, imported)
     pairs = zip(sharded.parameters(), plain.parameters(), strict=True)
@@ -215,30 +211,16 @@ def test_a_tied_head_and_old_rotary_tables_may_be_stored_too(tmp_path: Path) -> 
     assert outcome(tmp_path, shape) == ("loaded", [])
 
 
-def replicate_and_shard(model: Decoder) -> None:
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    shard(model, mesh, "fp32")
-
-
-def shard_matrices_and_parameters(model: Decoder) -> None:
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("shard", "tensor"))
-    columns = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj")
-    plan = {name: ColwiseParallel() for name in columns} | {"mlp.down_proj": RowwiseParallel()}
-    for block in model.layers:
-        parallelize_module(block, mesh["tensor"], plan)
-    shard(model, mesh["shard"], "fp32")
-
-
-@pytest.mark.parametrize("spread", [replicate_and_shard, shard_matrices_and_parameters])
-def test_weights_reach_the_ranks_of_any_mesh(
-    spread: Callable[[Decoder], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("layout", [{"replicas": 2}, {"tensor_parallel": 2}])
+def test_weights_reach_the_ranks_of_any_mesh(layout: dict[str, int], tmp_path: Path) -> None:
     shape = tiny_shape(attention_bias=True)
     tensors = saved(tmp_path, shape)
 
-    def differing(_: World) -> list[str]:
+    def differing(world: World) -> list[str]:
         model = Decoder(shape)
-        spread(model)
+        meshes = cpu_meshes(world, shard_gpus=2, **layout)
+        split_tensors(model, meshes.tensor)
+        shard(model, meshes, "fp32")
         load_hugging_face_weights(model, tmp_path)
         return [
             name

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from cdk_blackwell.planning.model_shape import ModelShape, RopeScaling
-from tests.distributed.forked import fork_ranks
-from tests.training_scripts.tiny import VOCABULARY, tiny_shape, tiny_spec, write_dataset
+from tests.distributed.forked import cpu_meshes, fork_ranks
+from tests.training_scripts.tiny import VOCABULARY, tiny_shape, write_dataset
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.export import export
 from trainer.model import Decoder, initialise
-from trainer.parallel import World, make_mesh, shard
+from trainer.parallel import World
+from trainer.sharding import shard
 
 SEED = 5
 
@@ -76,7 +77,7 @@ def test_an_export_computes_the_same_in_transformers(
 
     def save(world: World) -> list[list[list[float]]]:
         model = Decoder(shape)
-        shard(model, make_mesh(tiny_spec().layout, world), "fp32")
+        shard(model, cpu_meshes(world), "fp32")
         initialise(model, seed=SEED)
         export(
             model,

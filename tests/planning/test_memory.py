@@ -1,8 +1,9 @@
-"""Predicted memory against runs of the real training step under PyTorch's FSDP memory tracker.
+"""Predicted memory: against the oracle's and published numbers, and what must hold for any plan.
 
-``data/memory_oracle.jsonl`` was produced on CPU with a fake process group, plain operations,
-embedding and head in FSDP groups of their own and per-parameter AdamW.
-``data/published_runs.csv`` holds published numbers of other stacks, each with its source.
+``data/memory_oracle.jsonl`` was produced on CPU by a real training step under PyTorch's FSDP memory
+tracker with a fake process group: plain operations, embedding and head in FSDP groups of their own,
+per-parameter AdamW. ``data/published_runs.csv`` holds published numbers of other stacks, each with
+its source. The trainer's own model is held to the same predictions in ``tests/oracle``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk_blackwell.planning import moments
 from cdk_blackwell.planning.memory import MemoryEstimate, estimate_memory
 from cdk_blackwell.planning.model_shape import ModelShape
 
@@ -27,12 +30,6 @@ DATA = Path(__file__).with_name("data")
 ORACLE = [
     json.loads(line) for line in (DATA / "memory_oracle.jsonl").read_text().splitlines() if line
 ]
-TRACKER_ARTEFACT = [point for point in ORACLE if "UNSHARDED_PARAM" not in point["parts_gib"]]
-"""The peak lies in the optimizer step, where the tracker counts temporaries that are dead.
-
-They sit in reference cycles until Python's garbage collector runs, so the number differs from run
-to run (3.1 and 4.0 GiB for one and the same small case); the backward pass before it is the peak.
-"""
 PUBLISHED = [
     row
     for row in csv.DictReader((DATA / "published_runs.csv").open())
@@ -40,7 +37,7 @@ PUBLISHED = [
 ]
 
 
-def oracle_error(point: dict[str, Any]) -> float:
+def oracle_estimate(point: dict[str, Any]) -> MemoryEstimate:
     shape = point["model"]
     model = ModelShape(
         name="oracle",
@@ -50,30 +47,35 @@ def oracle_error(point: dict[str, Any]) -> float:
         rms_norm_eps=1e-5,
         **shape,
     )
-    predicted = estimate_memory(
+    return estimate_memory(
         model,
         tokens=point["micro_batch_size"] * point["sequence_length"],
         sequence_length=point["sequence_length"],
         shard_gpus=point["gpus"] // point["replicas"],
         activation_checkpointing=point["activation_checkpointing"],
         loss_chunks=point["loss_chunks"],
-        torchtitan_layout=True,
+        precision="fp8" if point["precision"].startswith("fp8") else point["precision"],
     )
-    return predicted.allocated_gib / point["peak_gib"] - 1
 
 
-@pytest.mark.parametrize("point", [p for p in ORACLE if p not in TRACKER_ARTEFACT])
-def test_allocated_memory_is_the_oracles_within_a_thousandth(point: dict[str, Any]) -> None:
-    assert abs(oracle_error(point)) < 0.001
+def oracle_error(point: dict[str, Any]) -> float:
+    return oracle_estimate(point).allocated_gib / point["peak_gib"] - 1
 
 
-def test_the_optimizer_steps_artefact_stays_within_4_percent() -> None:
-    assert len(TRACKER_ARTEFACT) == 1
-    assert abs(oracle_error(TRACKER_ARTEFACT[0])) < 0.04
+@pytest.mark.parametrize("point", ORACLE)
+def test_allocated_memory_is_the_oracles_or_up_to_1_percent_more(point: dict[str, Any]) -> None:
+    # More where the peak is the loss: this trainer gathers the last block meanwhile.
+    assert -0.001 < oracle_error(point) < 0.011
 
 
 def test_allocated_memory_is_within_a_fifth_of_a_percent_on_average() -> None:
     assert statistics.mean(abs(oracle_error(point)) for point in ORACLE) < 0.002
+
+
+def test_a_peak_in_the_optimizer_step_is_what_the_tracker_counts_for_plain_adamw() -> None:
+    (point,) = (point for point in ORACLE if "UNSHARDED_PARAM" not in point["parts_gib"])
+    assert oracle_estimate(point).peak_moment == "optimizer step"
+    assert oracle_error(point) == pytest.approx(0, abs=1e-4)
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row['accelerator']}-{row['gpus']}")
@@ -84,16 +86,15 @@ def test_reserved_memory_is_published_memory_or_somewhat_more(row: dict[str, str
         LLAMA_8B,
         tokens=length * int(row["micro_batch_size"]) // context_parallel,
         sequence_length=length,
+        context_parallel=context_parallel,
         shard_gpus=int(row["shard_gpus"]),
         activation_checkpointing=row["activation_checkpointing"],
         loss_chunks=1,
+        precision="fp8" if "fp8-all-gather" in row["precision"] else "bf16",
         compiled=row["compiled"] == "yes",
-        torchtitan_layout=True,
         logit_bytes=float(row["logit_bytes"]),
     )
-    # The newest rows (B200) hold hardly more than what is allocated; the bound stays an upper one.
-    most = 1.25 if row["accelerator"] == "B200" else 1.15
-    assert 0.95 <= predicted.reserved_gib / float(row["reserved_gib"]) <= most
+    assert 0.95 <= predicted.reserved_gib / float(row["reserved_gib"]) <= 1.15
 
 
 def predict(
@@ -134,64 +135,168 @@ def test_fp32_saves_twice_as_much_as_bf16() -> None:
     assert ratio == pytest.approx(2, rel=0.01)
 
 
-def test_accumulation_keeps_sharded_gradients_through_the_step() -> None:
+def test_accumulation_keeps_sharded_gradients_and_the_last_reductions_buffer() -> None:
     more = predict(accumulates=True).allocated_gib - predict().allocated_gib
-    assert 0 < more <= 4 * LLAMA_7B.parameter_count / 8 / 2**30
+    kept = 4 * LLAMA_7B.parameter_count / 8 + 4 * LLAMA_7B.embedding_parameter_count
+    assert 0 < more <= kept / 2**30
 
 
-CHECKPOINTING = st.sampled_from(["none", "selective", "full", "every:2", "every:3"])
+def test_kept_weights_and_whole_gradients_cost_2_and_4_bytes_a_parameter() -> None:
+    n = LLAMA_8B.parameter_count / 2**30
+    base = predict(LLAMA_8B, accumulates=True)
+    weights = predict(LLAMA_8B, accumulates=True, reshard_after_forward=False)
+    whole = predict(LLAMA_8B, accumulates=True, gradient_sync="step")
+    assert weights.allocated_gib - base.allocated_gib == pytest.approx(2 * n, rel=0.1)
+    # Instead of gradients sharded over 8 GPUs, and of a buffer to reduce into.
+    assert whole.allocated_gib - base.allocated_gib == pytest.approx(4 * n * 7 / 8, rel=0.1)
+
+
+def test_a_step_of_one_micro_batch_has_no_gradients_to_keep() -> None:
+    assert predict(gradient_sync="step") == predict()
+
+
+def test_tensor_parallel_plans_must_fit_with_a_margin() -> None:
+    memory = predict(LLAMA_8B, tensor_parallel=4)
+    assert memory.margin_gib / (memory.reserved_gib + memory.margin_gib) == pytest.approx(0.24)
+    assert predict(LLAMA_8B).margin_gib == 0
+    budget = memory.reserved_gib + memory.margin_gib / 2
+    assert not replace(memory, budget_gib=budget).fits
+
+
+def test_fp8_gathers_half_as_much_and_saves_nothing_else() -> None:
+    bf16, fp8 = (predict(LLAMA_8B, precision=name, compiled=True) for name in ("bf16", "fp8"))
+    block = LLAMA_8B.layer_parameter_count / 2**30
+    assert fp8.parts_gib["activations"] == bf16.parts_gib["activations"]
+    assert 0 < bf16.allocated_gib - fp8.allocated_gib <= 2.01 * block
+    assert predict(LLAMA_8B, precision="mxfp8", compiled=True).allocated_gib == bf16.allocated_gib
+
+
+def test_the_estimate_says_which_kernels_it_counted() -> None:
+    assert predict(compiled=True).kernels == "compiled"
+    assert predict().kernels == "eager"
+
+
+def test_every_block_of_a_long_model_is_covered_by_those_at_its_ends() -> None:
+    """The closed form against a walk over all blocks."""
+    for mode in ("none", "full", "every:2", "every:3", "every:7"):
+        for shards, tokens in ((1, 64), (8, 512), (8, 65_536), (64, 4096)):
+            settings = {"activation_checkpointing": mode, "shard_gpus": shards, "tokens": tokens}
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(moments, "_ends", lambda layers, _: list(range(layers)))
+                every_block = predict(LLAMA_8B, **settings)
+            assert predict(LLAMA_8B, **settings) == every_block
+
+
 SETTINGS = st.fixed_dictionaries(
     {
-        "activation_checkpointing": CHECKPOINTING,
+        "activation_checkpointing": st.sampled_from(
+            ["none", "selective", "full", "every:2", "every:3"]
+        ),
         "loss_chunks": st.integers(1, 64),
         "compiled": st.booleans(),
         "accumulates": st.booleans(),
-        "torchtitan_layout": st.booleans(),
+        "reshard_after_forward": st.booleans(),
+        "gradient_sync": st.sampled_from(["micro_batch", "step"]),
         "foreach_optimizer": st.booleans(),
-        "precision": st.sampled_from(["bf16", "fp32"]),
+        "precision": st.sampled_from(["bf16", "fp32", "fp8", "fp8_rowwise", "mxfp8"]),
+        "context_parallel": st.just(4),
+        "ulysses": st.sampled_from([1, 2, 4]),
+        "tensor_parallel": st.sampled_from([1, 2]),
     }
 )
+MODELS = st.sampled_from(["llama-3.2-1b", "llama-3.1-8b", "llama-2-13b", "qwen3-8b", "olmo-2-7b"])
+TOKENS = st.integers(1, 1 << 20)
 
 
-@given(
-    tokens=st.integers(1, 1 << 20),
-    more=st.integers(0, 1 << 20),
-    shards=st.sampled_from([1, 2, 4, 8, 16]),
-    settings=SETTINGS,
-)
-def test_memory_never_falls_with_tokens_nor_rises_with_shards(
-    tokens: int, more: int, shards: int, settings: dict[str, Any]
+def never_more(one: MemoryEstimate, other: MemoryEstimate) -> None:
+    slack = 1 + 1e-9
+    assert one.allocated_gib <= other.allocated_gib * slack
+    assert one.reserved_gib <= other.reserved_gib * slack
+
+
+@given(name=MODELS, tokens=TOKENS, more=TOKENS, settings=SETTINGS)
+def test_memory_never_falls_with_tokens(
+    name: str, tokens: int, more: int, settings: dict[str, Any]
 ) -> None:
-    base = predict(tokens=tokens, shard_gpus=shards, **settings)
-    longer = predict(tokens=tokens + more, shard_gpus=shards, **settings)
-    wider = predict(tokens=tokens, shard_gpus=2 * shards, **settings)
-    assert longer.reserved_gib >= base.reserved_gib
-    assert longer.allocated_gib >= base.allocated_gib
-    assert wider.reserved_gib <= base.reserved_gib
-    assert wider.allocated_gib <= base.allocated_gib
+    model = ModelShape.preset(name)
+    base = predict(model, tokens=tokens, **settings)
+    never_more(base, predict(model, tokens=tokens + more, **settings))
+
+
+@given(name=MODELS, tokens=TOKENS, shards=st.sampled_from([4, 8, 16, 64]), settings=SETTINGS)
+def test_memory_never_rises_with_shards(
+    name: str, tokens: int, shards: int, settings: dict[str, Any]
+) -> None:
+    model = ModelShape.preset(name)
+    base = predict(model, tokens=tokens, shard_gpus=shards, **settings)
+    never_more(predict(model, tokens=tokens, shard_gpus=2 * shards, **settings), base)
+
+
+@given(name=MODELS, tokens=st.integers(8, 1 << 20), settings=SETTINGS)
+def test_memory_never_rises_with_context_parallelism(
+    name: str, tokens: int, settings: dict[str, Any]
+) -> None:
+    model = ModelShape.preset(name)
+    rest = {key: settings[key] for key in settings if key not in ("context_parallel", "ulysses")}
+    alone = predict(model, tokens=8 * tokens, **rest)
+    for ulysses in (1, 2):
+        two = predict(model, tokens=4 * tokens, context_parallel=2, ulysses=ulysses, **rest)
+        four = predict(model, tokens=2 * tokens, context_parallel=4, ulysses=2 * ulysses, **rest)
+        never_more(two, alone)
+        never_more(four, two)
+
+
+@given(name=MODELS, tokens=TOKENS, settings=SETTINGS)
+def test_memory_never_rises_with_tensor_parallelism(
+    name: str, tokens: int, settings: dict[str, Any]
+) -> None:
+    model = ModelShape.preset(name)
+    base = predict(model, tokens=tokens, **settings | {"tensor_parallel": 1})
+    never_more(predict(model, tokens=tokens, **settings | {"tensor_parallel": 4}), base)
 
 
 @given(layers=st.integers(1, 60), vocabulary=st.integers(1000, 200_000), settings=SETTINGS)
 def test_memory_never_falls_with_layers_or_vocabulary(
     layers: int, vocabulary: int, settings: dict[str, Any]
 ) -> None:
-    from dataclasses import replace
-
     shape = replace(LLAMA_7B, num_hidden_layers=layers, vocab_size=vocabulary)
-    base = predict(shape, **settings).reserved_gib
-    assert predict(replace(shape, num_hidden_layers=layers + 1), **settings).reserved_gib >= base
-    assert predict(replace(shape, vocab_size=vocabulary + 64), **settings).reserved_gib >= base
+    base = predict(shape, **settings)
+    never_more(base, predict(replace(shape, vocab_size=vocabulary + 64), **settings))
+    if settings["activation_checkpointing"].startswith("every"):
+        # The last block may now be one that keeps nothing, so compare whole periods.
+        layers += 5
+    never_more(base, predict(replace(shape, num_hidden_layers=layers + 1), **settings))
 
 
-@given(tokens=st.integers(1, 1 << 20), settings=SETTINGS)
+@given(name=MODELS, tokens=TOKENS, settings=SETTINGS)
 def test_what_is_held_is_never_less_than_what_is_alive(
-    tokens: int, settings: dict[str, Any]
+    name: str, tokens: int, settings: dict[str, Any]
 ) -> None:
-    memory = predict(tokens=tokens, **settings)
+    memory = predict(ModelShape.preset(name), tokens=tokens, **settings)
     assert memory.reserved_gib >= memory.allocated_gib * (1 - 1e-12)
+    assert sum(memory.parts_gib.values()) == pytest.approx(memory.reserved_gib)
+    assert min(memory.parts_gib.values()) >= 0
 
 
-@given(tokens=st.integers(1, 1 << 20), compiled=st.booleans())
+@given(name=MODELS, tokens=TOKENS, settings=SETTINGS)
+def test_keeping_weights_or_gradients_never_lowers_memory(
+    name: str, tokens: int, settings: dict[str, Any]
+) -> None:
+    model = ModelShape.preset(name)
+    base = predict(model, tokens=tokens, **settings)
+    never_more(
+        predict(model, tokens=tokens, **settings | {"reshard_after_forward": True}),
+        predict(model, tokens=tokens, **settings | {"reshard_after_forward": False}),
+    )
+    never_more(
+        predict(model, tokens=tokens, **settings | {"gradient_sync": "micro_batch"}),
+        predict(model, tokens=tokens, **settings | {"gradient_sync": "step"}),
+    )
+    never_more(base, predict(model, tokens=tokens, **settings | {"accumulates": True}))
+    never_more(base, predict(model, tokens=tokens, **settings | {"foreach_optimizer": True}))
+
+
+@given(tokens=TOKENS, compiled=st.booleans())
 def test_more_checkpointing_never_keeps_more(tokens: int, compiled: bool) -> None:
     kept = [
         predict(tokens=tokens, activation_checkpointing=mode, compiled=compiled).parts_gib[

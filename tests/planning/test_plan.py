@@ -16,6 +16,7 @@ from cdk_blackwell.planning.hardware import peak_flops
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import make_plan
 from cdk_blackwell.planning.recipes import RecipeOverrides
+from cdk_blackwell.planning.request import LayoutOverrides
 from cdk_blackwell.planning.throughput import flops_per_token
 
 LLAMA_1B = ModelShape.preset("llama-3.2-1b")
@@ -46,10 +47,52 @@ def test_the_micro_batch_divides_each_gpus_share() -> None:
 
 def test_checkpointing_comes_only_when_the_sequence_needs_it() -> None:
     short = make_plan(**{**WISH, "sequence_length": 8192})
-    long = make_plan(**{**WISH, "sequence_length": 131_072})
+    long = make_plan(
+        **{**WISH, "sequence_length": 131_072}, layout=LayoutOverrides(context_parallel=1)
+    )
     assert short.recipe.activation_checkpointing == "none"
     assert long.recipe.activation_checkpointing != "none"
     assert long.memory.fits
+
+
+def test_128k_tokens_are_planned_in_every_tier_without_offloading() -> None:
+    for tier, name, instances in (
+        ("small", "llama-2-7b", 1),
+        ("mid", "llama-3.1-8b", 1),
+        ("large-sharded", "llama-3-64b", 4),
+    ):
+        plan = make_plan(
+            tier=tier,  # type: ignore[arg-type]
+            model=ModelShape.preset(name),
+            sequence_length=131_072,
+            instance_count=instances,
+        )
+        assert plan.memory.fits
+        assert plan.layout.context_parallel > 1
+        assert plan.layout.gpus == 8 * instances
+        assert plan.recipe.precision == ("bf16" if tier == "small" else "fp8")
+
+
+def test_the_large_tier_is_sharded_within_the_fewest_nodes_that_hold_it() -> None:
+    plan = make_plan(
+        tier="large-sharded",
+        model=ModelShape.preset("llama-3-64b"),
+        sequence_length=8192,
+        instance_count=4,
+    )
+    assert (plan.layout.shard_gpus, plan.layout.replicas) == (16, 2)
+    assert plan.layout.tensor_parallel == 1
+    assert plan.recipe.activation_checkpointing != "none"
+
+
+def test_the_mid_tier_starts_small_and_grows_by_divisors_of_the_share() -> None:
+    plan = make_plan(
+        tier="mid", model=ModelShape.preset("llama-3.1-8b"), sequence_length=8192, instance_count=1
+    )
+    share = plan.recipe.global_batch_tokens // 8192 // plan.layout.data_parallel
+    assert plan.recipe.batch_growth
+    assert all(share % size == 0 for size in plan.recipe.batch_growth)
+    assert plan.recipe.batch_growth[0] > plan.recipe.micro_batch_size
 
 
 def test_a_tiny_model_is_planned_too() -> None:
@@ -61,7 +104,9 @@ def test_a_tiny_model_is_planned_too() -> None:
         global_batch_tokens=4096,
         train_tokens=819_200,
     )
-    assert plan.recipe.micro_batch_size == 2
+    share = 4096 // 256 // plan.layout.data_parallel
+    assert share % plan.recipe.micro_batch_size == 0
+    assert plan.memory.fits
 
 
 def test_every_decision_can_be_overridden_one_at_a_time() -> None:
@@ -85,24 +130,31 @@ def test_without_a_price_no_cost_is_invented() -> None:
     ("change", "words"),
     [
         ({"model": ModelShape.preset("llama-3.1-8b")}, r"8\.03B parameters.*MidModelJob"),
-        ({"tier": "mid"}, "'small' only"),
+        ({"tier": "mid"}, r"6\.74B parameters.*SmallModelJob"),
+        ({"tier": "large-sharded"}, r"6\.74B parameters.*SmallModelJob"),
         ({"sequence_length": 0}, "sequence_length is 0"),
         ({"sequence_length": 131_073}, "131,072"),
         ({"sequence_length": 4096.5}, "4096.5"),
         ({"sequence_length": True}, "True"),
         ({"global_batch_tokens": 4_194_305}, "use 4,194,304 or 4,227,072"),
-        ({"global_batch_tokens": 4096}, "use 32,768"),
+        ({"global_batch_tokens": 4095}, "use 4,096"),
         ({"train_tokens": 10**30}, "train_tokens"),
         ({"train_tokens": -5}, "train_tokens is -5"),
         ({"instance_count": 2}, "instance_count is 2"),
         ({"hourly_price_usd": 0.0}, "hourly_price_usd"),
         ({"hourly_price_usd": float("nan")}, "hourly_price_usd"),
         ({"overrides": RecipeOverrides(micro_batch_size=3)}, "micro_batch_size is 3"),
-        ({"overrides": RecipeOverrides(micro_batch_size="x")}, "must divide the 128"),  # type: ignore
+        ({"overrides": RecipeOverrides(micro_batch_size="x")}, "a whole number from 1"),  # type: ignore
         ({"global_batch_tokens": 10**30}, "global_batch_tokens"),
         ({"overrides": RecipeOverrides(micro_batch_size=0)}, "micro_batch_size is 0"),
         ({"overrides": RecipeOverrides(activation_checkpointing="some")}, "every:K"),
-        ({"overrides": RecipeOverrides(micro_batch_size=128)}, r"use micro_batch_size \d+ \("),
+        (
+            {
+                "overrides": RecipeOverrides(micro_batch_size=128),
+                "layout": LayoutOverrides(context_parallel=1, tensor_parallel=1),
+            },
+            r"GiB",
+        ),
         ({"overrides": RecipeOverrides(activation_checkpointing=4)}, "every:K"),  # type: ignore
         ({"overrides": RecipeOverrides(precision="fp4")}, "bf16, fp32"),  # type: ignore
         ({"overrides": RecipeOverrides(seed=-1)}, "seed is -1"),
@@ -179,8 +231,8 @@ def test_the_printed_object_has_the_documented_keys() -> None:
         "context_parallel": 1,
         "tensor_parallel": 1,
         "ulysses": 1,
-        "reshard_after_forward": True,
-        "gradient_sync": "micro_batch",
+        "reshard_after_forward": False,
+        "gradient_sync": "step",
     }
 
 

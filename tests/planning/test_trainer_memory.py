@@ -16,14 +16,15 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
-from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from cdk_blackwell.planning.memory import GIB, estimate_memory
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.run_spec import Layout
 from trainer.activation_checkpointing import apply_activation_checkpointing
+from trainer.layout import make_meshes
 from trainer.model import Decoder
-from trainer.parallel import shard
+from trainer.sharding import shard
 
 LLAMA_8B = replace(ModelShape.preset("llama-3.1-8b"), num_hidden_layers=4)
 LLAMA_1B = replace(ModelShape.preset("llama-3.2-1b"), num_hidden_layers=4)
@@ -57,11 +58,12 @@ def tracked_peak_gib(
 ) -> float:
     dist.init_process_group("fake", rank=0, world_size=GPUS, store=FakeStore())
     try:
-        mesh = init_device_mesh("cpu", (GPUS,), mesh_dim_names=("shard",))
+        layout = Layout(shard_gpus=GPUS, replicas=1, context_parallel=1, tensor_parallel=1)
+        meshes = make_meshes(layout, kind="cpu", rank=0)
         with FakeTensorMode():
             model = Decoder(shape, loss_chunks=loss_chunks)
             apply_activation_checkpointing(model, activation_checkpointing)
-            shard(model, mesh, precision)
+            shard(model, meshes, precision)
             optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
             tracker = FSDPMemTracker(model, optimizer)
             tracker.track_inputs(())

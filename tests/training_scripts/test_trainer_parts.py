@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,13 +18,15 @@ from trainer.activation_checkpointing import (
     selective,
 )
 from trainer.container import Container
-from trainer.errors import classify
+from trainer.errors import TrainingError, classify
 from trainer.export import plan_files
+from trainer.layout import check_layout, layout_in_use
 from trainer.metrics import Reporter, gpu_memory_gib, model_flops_utilization
 from trainer.model import Decoder
 from trainer.optimizer import learning_rate, make_optimizer
-from trainer.parallel import World, check_layout
+from trainer.parallel import World
 
+OLMO_2 = {"qk_norm": "full", "norm_placement": "post"}
 CPU_WORLD = World(rank=0, size=2, device=torch.device("cpu"))
 
 
@@ -104,17 +107,42 @@ def test_mfu_is_told_only_where_the_peak_is_known() -> None:
 
 def test_gpus_that_do_not_match_the_plan_are_refused() -> None:
     layout = tiny_spec().layout
-    assert "2 CPU ranks" in str(check_layout(layout, CPU_WORLD))
+    used, reason = layout_in_use(layout, CPU_WORLD)
+    assert (used.shard_gpus, used.replicas) == (2, 1)
+    assert "2 CPU ranks" in str(reason)
     gpus = World(rank=0, size=2, device=torch.device("cuda", 0))
     with pytest.raises(Exception, match="= 8 GPUs, but 2 ranks were started") as error:
-        check_layout(layout, gpus)
+        layout_in_use(layout, gpus)
     assert classify(error.value) == "user"
 
 
-def test_degrees_this_entrypoint_lacks_are_refused() -> None:
-    layout = tiny_spec(layout={"context_parallel": 2}).layout
-    with pytest.raises(Exception, match="context_parallel is 2; this entrypoint allows only 1"):
-        check_layout(layout, CPU_WORLD)
+@pytest.mark.parametrize(
+    ("layout", "shape", "precision", "reason"),
+    [
+        ({"tensor_parallel": 3}, {}, "bf16", "tensor_parallel 3 does not divide all of"),
+        ({"context_parallel": 4, "ulysses": 4}, {}, "bf16", "the 2 key-value heads"),
+        (
+            {"shard_gpus": 64, "context_parallel": 32},
+            {},
+            "bf16",
+            "sequence_length 16 cannot be cut",
+        ),
+        (
+            {"tensor_parallel": 2},
+            OLMO_2,
+            "bf16",
+            "normalises as one",
+        ),
+        ({"tensor_parallel": 2}, {}, "fp8", "precision fp8 scales as a whole"),
+    ],
+)
+def test_a_layout_that_does_not_divide_the_model_is_refused(
+    layout: dict[str, int], shape: dict[str, Any], precision: str, reason: str
+) -> None:
+    spec = tiny_spec(layout=layout, shape=tiny_shape(**shape), recipe={"precision": precision})
+    with pytest.raises(TrainingError, match=reason) as error:
+        check_layout(spec, spec.layout)
+    assert error.value.kind == "user"
 
 
 def test_container_paths_move_with_the_root() -> None:

@@ -53,6 +53,8 @@ class SequenceReader:
         self._ends = np.cumsum(counts, dtype=np.int64)
         self.sequence_length = sequence_length
         self.vocab_size = vocab_size
+        self.positions: Tensor | None = None
+        """Of each sequence's tokens, those that this rank computes; None for all."""
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -79,7 +81,10 @@ class SequenceReader:
         tokens = torch.from_numpy(rows)
         targets = tokens[:, 1:].clone()
         targets[torch.from_numpy(indices < 0)] = IGNORED_TARGET
-        return Batch(tokens_BS=tokens[:, :-1].contiguous(), targets_BS=targets)
+        inputs = tokens[:, :-1]
+        if self.positions is not None:
+            inputs, targets = inputs[:, self.positions], targets[:, self.positions]
+        return Batch(tokens_BS=inputs.contiguous(), targets_BS=targets)
 
 
 def open_manifest(path: Path, *, model_vocab_size: int) -> Manifest:

@@ -21,6 +21,7 @@ from cdk_blackwell.planning.run_spec import Precision
 from trainer.manifest import Manifest
 from trainer.model import Decoder
 from trainer.parallel import World
+from trainer.precision import unwrapped
 from trainer.tokenizer import read_end_of_text
 
 MAXIMUM_FILE_BYTES = 5 * 1000**3
@@ -123,7 +124,7 @@ def gather(
     for name in names:
         parameter = parameters[name]
         whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
-        yield name, whole.detach()
+        yield name, unwrapped(whole.detach())
 
 
 def write_settings(

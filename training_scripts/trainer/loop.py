@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from cdk_blackwell.planning.records import Progress, utc_timestamp
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.checkpoint import Checkpointer
 from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, validation_batches
 from trainer.errors import user_error
+from trainer.layout import Meshes
 from trainer.metrics import (
     Reporter,
     device_peak_flops,
@@ -24,10 +24,13 @@ from trainer.metrics import (
 )
 from trainer.model import Decoder
 from trainer.optimizer import learning_rate, set_learning_rate
-from trainer.parallel import World, set_last_micro_batch
+from trainer.parallel import World
+from trainer.precision import after_optimizer_step
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
+from trainer.sharding import clip_gradients, reshard, set_micro_batch
 from trainer.signals import StopFlag, agree
+from trainer.tensor_parallel import complete_gradients
 from trainer.validation import held_out_loss
 
 
@@ -56,6 +59,7 @@ class TrainingLoop:
 
     spec: RunSpec
     world: World
+    meshes: Meshes
     plan: BatchPlan
     model: Decoder
     optimizer: torch.optim.Optimizer
@@ -116,20 +120,23 @@ class TrainingLoop:
         """One optimizer step; returns this rank's share of the mean loss, still on the device."""
         set_learning_rate(self.optimizer, rate)
         share = torch.zeros((), device=self.world.device)
+        layout = self.meshes.layout
         for number, batch in enumerate(batches, start=1):
-            set_last_micro_batch(self.model, number == len(batches))
+            set_micro_batch(self.model, layout, last=number == len(batches))
             tokens_BS = batch.tokens_BS.to(self.world.device, non_blocking=True)
             targets_BS = batch.targets_BS.to(self.world.device, non_blocking=True)
             loss = self.model(tokens_BS, targets_BS) / self.spec.recipe.global_batch_tokens
             # FSDP averages gradients over ranks, where the mean over all tokens asks for a sum.
-            (loss * self.world.size).backward()
-            share += loss.detach()
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self.spec.recipe.optimizer.gradient_clip_norm
+            (loss * (layout.shard_gpus * layout.replicas)).backward()
+            # Tensor-parallel ranks compute the same loss: each accounts for its part.
+            share += loss.detach() / layout.tensor_parallel
+        complete_gradients(self.model, self.meshes.tensor)
+        self.gradient_norm = clip_gradients(
+            self.model.parameters(), maximum_norm=self.spec.recipe.optimizer.gradient_clip_norm
         )
-        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        after_optimizer_step(self.model, self.spec.recipe.precision)
         return share
 
     def tokens(self, step: int) -> int:
@@ -182,10 +189,11 @@ class TrainingLoop:
             self.held_out,
             sequences=sequences,
             micro_batch_size=self.plan.micro_batch_size,
-            rank=self.world.rank,
-            ranks=self.world.size,
+            rank=self.meshes.data_rank,
+            ranks=self.meshes.layout.data_parallel,
         )
         self.validation_loss = held_out_loss(self.model, batches, self.world)
+        reshard(self.model)
         self.report.metrics(step=step, validation_loss=self.validation_loss)
 
     def save(self, step: int, interval: Interval) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from cdk_blackwell.planning.model_shape import ModelShape
+from trainer.attention import Attend, causal_attention
 from trainer.head import Head, chunked_loss
 from trainer.rope import RotaryTable
 
@@ -35,8 +36,8 @@ class Attention(nn.Module):
     def __init__(self, shape: ModelShape, rotary: RotaryTable) -> None:
         super().__init__()
         self.head_dim = shape.head_dim
-        self.grouped = shape.num_key_value_heads != shape.num_attention_heads
         self.rotary = rotary
+        self.attend: Attend = causal_attention
         bias = shape.attention_bias
         self.q_proj = nn.Linear(shape.hidden_size, shape.query_size, bias=bias)
         self.k_proj = nn.Linear(shape.hidden_size, shape.key_value_size, bias=bias)
@@ -61,13 +62,7 @@ class Attention(nn.Module):
         if self.qk_norm == "head":
             q_BSHD, k_BSHD = self.q_norm(q_BSHD), self.k_norm(k_BSHD)
         q_BHSD, k_BHSD, v_BHSD = (x.transpose(1, 2) for x in (q_BSHD, k_BSHD, v_BSHD))
-        mixed_BHSD = F.scaled_dot_product_attention(
-            self.rotary.rotate(q_BHSD),
-            self.rotary.rotate(k_BHSD),
-            v_BHSD,
-            is_causal=True,
-            enable_gqa=self.grouped,
-        )
+        mixed_BHSD = self.attend(self.rotary.rotate(q_BHSD), self.rotary.rotate(k_BHSD), v_BHSD)
         out: Tensor = self.o_proj(mixed_BHSD.transpose(1, 2).flatten(2))
         return out
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -30,6 +31,11 @@ def stretch(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
     return keep * frequencies + (1 - keep) * frequencies / scaling.factor
 
 
+def every_position(length: int) -> Tensor:
+    """0, 1, 2, ...: the tokens are a whole sequence."""
+    return torch.arange(length, device="cpu")
+
+
 class RotaryTable:
     """Cosines and sines of all positions, shared by all blocks and grown on demand.
 
@@ -39,15 +45,17 @@ class RotaryTable:
 
     def __init__(self, shape: ModelShape) -> None:
         self._frequencies = inverse_frequencies(shape)
+        self.positions: Callable[[int], Tensor] = every_position
+        """Positions of this rank's tokens, by their number."""
         self.cos_SD = torch.empty(0, shape.head_dim, device="cpu")
         self.sin_SD = torch.empty(0, shape.head_dim, device="cpu")
 
     def prepare(self, length: int, device: torch.device) -> None:
-        """Make the tables cover ``length`` positions on ``device``."""
+        """Make the tables cover the positions of ``length`` tokens on ``device``."""
         if self.cos_SD.shape[0] == length and self.cos_SD.device == device:
             return
-        positions = torch.arange(length, dtype=torch.float32, device="cpu")
-        angles_SD = torch.outer(positions, self._frequencies).repeat(1, 2)
+        positions = self.positions(length)
+        angles_SD = torch.outer(positions.float(), self._frequencies).repeat(1, 2)
         self.cos_SD = angles_SD.cos().to(device)
         self.sin_SD = angles_SD.sin().to(device)
 

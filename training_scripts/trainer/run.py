@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.records import Progress, utc_timestamp
-from cdk_blackwell.planning.run_spec import RunSpec
+from cdk_blackwell.planning.run_spec import Layout, RunSpec
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.checkpoint import Checkpointer
 from trainer.completeness import newest_marked_step
@@ -22,14 +22,18 @@ from trainer.data import BatchPlan, TrainingStream
 from trainer.dataset import check_export_package, open_dataset
 from trainer.errors import TrainingError, classify, describe, user_error
 from trainer.export import export
+from trainer.layout import Meshes, check_layout, layout_in_use, make_meshes
 from trainer.loop import Outcome, TrainingLoop
 from trainer.metrics import Reporter
 from trainer.model import Decoder, initialise
 from trainer.optimizer import make_optimizer
-from trainer.parallel import World, check_layout, make_mesh, process_group, shard
+from trainer.parallel import World, process_group
+from trainer.precision import apply_precision, check_precision
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
+from trainer.sharding import shard, share_sequences
 from trainer.signals import StopFlag
+from trainer.tensor_parallel import split_tensors
 
 EXIT_FAILED = 1
 
@@ -79,16 +83,22 @@ def train(
 ) -> Outcome:
     """Everything between joining and leaving the process group."""
     report = Reporter(world)
-    plan = plan_batches(spec, world, report)
+    layout, warning = layout_in_use(spec.layout, world)
+    if warning:
+        report.event("layout_adapted", reason=warning)
+    check_layout(spec, layout)
+    check_precision(spec.recipe.precision, device_capability(world))
+    plan = plan_batches(spec, layout, report)
     progress = start_progress(spec, container, report) if world.is_first else None
     check_export_package(spec)
     dataset = open_dataset(spec, container, world, report, stop_requested=lambda: stop.requested)
     if dataset is None:
         return Outcome(step=0, stopped=True)
-    warning = check_layout(spec.layout, world)
-    if warning:
-        report.event("layout_adapted", reason=warning)
-    model = build_model(spec, world)
+    meshes = make_meshes(layout, kind=world.device.type, rank=world.rank)
+    if meshes.context is not None:
+        positions = meshes.context.positions(spec.recipe.sequence_length)
+        dataset.train.positions = dataset.held_out.positions = positions
+    model = build_model(spec, meshes, world)
     optimizer = make_optimizer(model, spec.recipe.optimizer)
     checkpointer = Checkpointer(container.checkpoints, spec, world, warn=report.event)
     resumed = checkpointer.load_newest(model, optimizer)
@@ -98,7 +108,7 @@ def train(
     stream = TrainingStream(
         dataset.train,
         plan,
-        rank=world.rank,
+        rank=meshes.data_rank,
         seed=spec.recipe.seed,
         consumed=step * plan.global_sequences,
         pin=world.has_gpu,
@@ -106,6 +116,7 @@ def train(
     loop = TrainingLoop(
         spec=spec,
         world=world,
+        meshes=meshes,
         plan=plan,
         model=model,
         optimizer=optimizer,
@@ -162,12 +173,14 @@ def start_progress(spec: RunSpec, container: Container, report: Reporter) -> Pro
     return progress
 
 
-def plan_batches(spec: RunSpec, world: World, report: Reporter) -> BatchPlan:
-    """Hold the global batch fixed and fit the micro-batch to the ranks."""
+def plan_batches(spec: RunSpec, layout: Layout, report: Reporter) -> BatchPlan:
+    """Hold the global batch fixed and fit the micro-batch to the data-parallel ranks."""
     wanted = spec.recipe.micro_batch_size
     try:
         plan = BatchPlan.make(
-            global_sequences=spec.global_batch_sequences, micro_batch_size=wanted, ranks=world.size
+            global_sequences=spec.global_batch_sequences,
+            micro_batch_size=wanted,
+            ranks=layout.data_parallel,
         )
     except ValueError as error:
         raise user_error(str(error)) from error
@@ -176,15 +189,24 @@ def plan_batches(spec: RunSpec, world: World, report: Reporter) -> BatchPlan:
     return plan
 
 
-def build_model(spec: RunSpec, world: World) -> Decoder:
+def device_capability(world: World) -> tuple[int, int] | None:
+    """Compute capability of this rank's GPU; None on CPU."""
+    return torch.cuda.get_device_capability(world.device) if world.has_gpu else None
+
+
+def build_model(spec: RunSpec, meshes: Meshes, world: World) -> Decoder:
     """Construct without memory, shard, then fill each rank's part."""
+    recipe = spec.recipe
     with torch.device("meta"):
-        model = Decoder(spec.model, loss_chunks=spec.recipe.loss_chunks)
-    apply_activation_checkpointing(model, spec.recipe.activation_checkpointing)
-    if spec.recipe.compile and world.has_gpu:
+        model = Decoder(spec.model, loss_chunks=recipe.loss_chunks)
+    apply_precision(model, recipe.precision, emulate=not world.has_gpu)
+    split_tensors(model, meshes.tensor)
+    share_sequences(model, meshes.context)
+    apply_activation_checkpointing(model, recipe.activation_checkpointing)
+    if recipe.compile and world.has_gpu:
         for block in model.layers:
             block.compile()
-    shard(model, make_mesh(spec.layout, world), spec.recipe.precision)
+    shard(model, meshes, recipe.precision)
     model.to_empty(device=world.device)
-    initialise(model, seed=spec.recipe.seed)
+    initialise(model, seed=recipe.seed)
     return model

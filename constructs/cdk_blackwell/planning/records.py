@@ -53,7 +53,7 @@ class Progress:
         """ValueError names a missing key, a wrong type or another schema version."""
         # What earlier versions did not write, so that an upgrade never blinds the controller to
         # the progress of a run that goes on.
-        later = {"stepped_at": None, "checkpointed_at": None, "metrics": {}}
+        later: dict[str, Any] = {"stepped_at": None, "checkpointed_at": None, "metrics": {}}
         known = {**later, **_of_this_version(value, PROGRESS_FILE)}
         progress: Progress = _read_known(cls, known, PROGRESS_FILE)
         return progress

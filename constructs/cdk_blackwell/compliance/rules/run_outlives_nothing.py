@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from cdk_blackwell.compliance.identities import policies_of
 from cdk_blackwell.compliance.requests import RUN_TYPE, TrainingRequest, training_requests
@@ -42,8 +43,31 @@ def _needs(templates: Templates, request: TrainingRequest) -> Iterator[Resource]
         file_system = templates.target(source.get("FileSystemId"), request.resource.template)
         for association in templates.resources("AWS::FSx::DataRepositoryAssociation"):
             owner = templates.target(association.find("FileSystemId"), association.template)
-            if file_system is not None and owner is file_system:
+            if (
+                file_system is not None
+                and owner is file_system
+                and _meet(association.find("FileSystemPath"), _below_mount(source))
+            ):
                 yield association
+
+
+def _below_mount(source: Mapping[str, Any]) -> str | None:
+    """The channel's folder on the file system, of ``/<mount name>/<path>``."""
+    directory = source.get("DirectoryPath")
+    if isinstance(directory, str):
+        return "/" + "/".join(directory.split("/")[2:])
+    if isinstance(directory, Mapping) and "Fn::Join" in directory:
+        last = directory["Fn::Join"][1][-1]
+        return last if isinstance(last, str) else None
+    return None
+
+
+def _meet(linked: Any, mounted: str | None) -> bool:
+    """Whether one folder lies in the other; other jobs' associations do not matter."""
+    if not isinstance(linked, str) or mounted is None:
+        return False
+    one, other = (f"{path.rstrip('/')}/" for path in (linked, mounted))
+    return one.startswith(other) or other.startswith(one)
 
 
 RULE = Rule(

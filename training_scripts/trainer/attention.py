@@ -1,0 +1,91 @@
+"""Causal attention of whole sequences, and the partial results that context parallelism merges.
+
+Suffixes name dimensions: B batch, H heads, S sequence, D head. There may be fewer heads of keys and
+values than of queries; consecutive query heads then share one.
+"""
+
+# ruff: noqa: N803, N812, N815 - suffixes of tensors name their dimensions
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Queries, keys and values to mixed values, each B, H, S, D."""
+
+_aten = torch.ops.aten
+
+
+def causal_attention(q_BHSD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor) -> Tensor:
+    """Every token attends to itself and to those before it."""
+    grouped = q_BHSD.shape[1] != k_BHSD.shape[1]
+    return F.scaled_dot_product_attention(
+        q_BHSD, k_BHSD, v_BHSD, is_causal=True, enable_gqa=grouped
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialAttention:
+    """Attention to some of the keys, ready to be merged with attention to others."""
+
+    mixed_BHSD: Tensor
+    log_sum_exp_BHS: Tensor
+    """Logarithm of the softmax's denominator over the keys attended to, fp32."""
+
+
+def attend_to(q_BHSD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor, *, causal: bool) -> PartialAttention:
+    """Flash attention to these keys only. ``causal``: as many keys as queries, same positions."""
+    if q_BHSD.is_cuda:
+        mixed, log_sum_exp, *_ = _aten._scaled_dot_product_flash_attention(
+            q_BHSD, k_BHSD, v_BHSD, 0.0, causal
+        )
+    else:
+        mixed, log_sum_exp = _aten._scaled_dot_product_flash_attention_for_cpu(
+            q_BHSD, k_BHSD, v_BHSD, 0.0, causal
+        )
+    return PartialAttention(mixed_BHSD=mixed, log_sum_exp_BHS=log_sum_exp)
+
+
+def merge(one: PartialAttention, other: PartialAttention) -> PartialAttention:
+    """Attention to the keys of both, by the weight of each one's denominator."""
+    log_sum_exp = torch.logaddexp(one.log_sum_exp_BHS, other.log_sum_exp_BHS)
+    mixed = sum(
+        part.mixed_BHSD.float() * (part.log_sum_exp_BHS - log_sum_exp).exp().unsqueeze(-1)
+        for part in (one, other)
+    )
+    assert isinstance(mixed, Tensor)
+    return PartialAttention(mixed_BHSD=mixed.to(one.mixed_BHSD.dtype), log_sum_exp_BHS=log_sum_exp)
+
+
+def attend_to_backward(
+    gradient_BHSD: Tensor,
+    q_BHSD: Tensor,
+    k_BHSD: Tensor,
+    v_BHSD: Tensor,
+    merged: PartialAttention,
+    *,
+    causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values through attention to these keys.
+
+    With the merged result and denominator the kernel makes again the probabilities as they are in
+    the whole softmax, so each part's gradients are exact and add up.
+    """
+    mixed, log_sum_exp = merged.mixed_BHSD, merged.log_sum_exp_BHS
+    if q_BHSD.is_cuda:
+        # No sequence boundaries and no dropout: the kernel reads neither of the empty tensors.
+        empty = torch.empty(0, dtype=torch.int64, device=q_BHSD.device)
+        gradients = _aten._scaled_dot_product_flash_attention_backward(
+            *(gradient_BHSD, q_BHSD, k_BHSD, v_BHSD, mixed, log_sum_exp, None, None),
+            *(q_BHSD.shape[2], k_BHSD.shape[2], 0.0, causal, empty, empty),
+        )
+    else:
+        gradients = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            *(gradient_BHSD, q_BHSD, k_BHSD, v_BHSD, mixed, log_sum_exp, 0.0, causal)
+        )
+    q_gradient, k_gradient, v_gradient = gradients
+    return q_gradient, k_gradient, v_gradient
