@@ -40,7 +40,9 @@ TIMEOUT_SECONDS = 90
 torch.set_num_threads(1)
 
 
-def fork_ranks(count: int, function: Callable[[World], Any]) -> list[Any]:
+def fork_ranks(
+    count: int, function: Callable[[World], Any], *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> list[Any]:
     """Run ``function`` on ``count`` ranks; their results by rank."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +55,7 @@ def fork_ranks(count: int, function: Callable[[World], Any]) -> list[Any]:
         for process in ranks:
             process.start()
         try:
-            return [_receive(rank, pair[0]) for rank, pair in enumerate(pairs)]
+            return [_receive(rank, pair[0], timeout_seconds) for rank, pair in enumerate(pairs)]
         finally:
             for process in ranks:
                 process.join(5)
@@ -62,9 +64,9 @@ def fork_ranks(count: int, function: Callable[[World], Any]) -> list[Any]:
                     process.join()
 
 
-def _receive(rank: int, end: Connection) -> Any:
-    if not end.poll(TIMEOUT_SECONDS):
-        raise TimeoutError(f"rank {rank} gave no answer within {TIMEOUT_SECONDS} s")
+def _receive(rank: int, end: Connection, timeout_seconds: float) -> Any:
+    if not end.poll(timeout_seconds):
+        raise TimeoutError(f"rank {rank} gave no answer within {timeout_seconds} s")
     good, value = end.recv()
     if not good:
         raise AssertionError(f"rank {rank} failed:\n{value}")

@@ -77,7 +77,8 @@ def train_layouts(root: Path, steps: int) -> dict[str, Told]:
     def train_all(world: World) -> dict[str, Told]:
         return {key: train_rank(world, spec, root / key) for key, spec in runs.items()}
 
-    told: dict[str, Told] = fork_ranks(4, train_all)[0]
+    # Some seconds for each layout and step, since gloo ranks share two cores here.
+    told: dict[str, Told] = fork_ranks(4, train_all, timeout_seconds=90 + 30 * steps)[0]
     return told | {"alone": one}
 
 
@@ -99,6 +100,7 @@ def test_every_layout_trains_as_one_process_does(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_layouts_do_not_drift_apart_over_20_steps(tmp_path: Path) -> None:
     told = train_layouts(tmp_path, 20)
     expected = told["alone"].series("loss")
