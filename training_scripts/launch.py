@@ -45,7 +45,11 @@ from trainer.launching.wheels import install_missing_wheels
 from trainer.rank_state import STOP_MARKER, read_rank_states
 
 CODE = Path(__file__).resolve().parent
-ENTRY_SCRIPTS: Mapping[Tier, str] = {"small": "train_small.py"}
+ENTRY_SCRIPTS: Mapping[Tier, str] = {
+    "small": "train_small.py",
+    "mid": "train_mid.py",
+    "large-sharded": "train_large_sharded.py",
+}
 SHUTDOWN_SECONDS = 110
 """What torchrun gives its ranks after SIGTERM; SageMaker kills everything after 120."""
 RENDEZVOUS_PORT = 29_500
@@ -122,9 +126,6 @@ def launch(
     """Do everything; None when the training ended as it should."""
     try:
         spec = container.read_run_spec()
-        if spec.tier not in ENTRY_SCRIPTS:
-            allowed = ", ".join(ENTRY_SCRIPTS)
-            raise ValueError(f"run.json is of tier {spec.tier!r}; this bundle trains: {allowed}")
         ranks, gpus = count_ranks(environment)
     except ValueError as error:
         return Failure(kind="user", message=str(error))

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import launch
-from cdk_blackwell.planning.contracts import Failure
+from cdk_blackwell.planning.contracts import Failure, Tier
 from tests.training_scripts.tiny import tiny_spec, write_container
 from trainer.launching import package_index, wheels
 from trainer.launching.cluster import (
@@ -26,7 +27,7 @@ from trainer.launching.cluster import (
     wait_for_hosts,
 )
 from trainer.launching.outcome import judge
-from trainer.rank_state import RankState
+from trainer.rank_state import RankReporter, RankState
 
 SCRIPTS = Path(launch.__file__).parent
 
@@ -160,6 +161,31 @@ def test_the_command_names_restarts_and_the_time_to_save() -> None:
     ):
         assert part in command
     assert command[-1] == "train_small.py"
+
+
+@pytest.mark.parametrize("tier", get_args(Tier))
+def test_every_tier_has_an_entry_script_that_trains_it_and_no_other(tier: Tier) -> None:
+    script = SCRIPTS / launch.ENTRY_SCRIPTS[tier]
+    assert f'TIER: Final = "{tier}"' in script.read_text()
+
+
+@pytest.mark.parametrize("tier", get_args(Tier))
+def test_the_tier_of_the_run_decides_what_torchrun_starts(
+    tier: Tier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def run(self: launch.Launcher, command: list[str], environment: object) -> int:
+        started.append(Path(command[-1]).name)
+        RankReporter(rank=0, folder=self.states).report("finished")
+        return 0
+
+    monkeypatch.setattr(launch.Launcher, "run", run)
+    monkeypatch.setattr(launch, "install_missing_wheels", lambda *_, **__: [])
+    monkeypatch.setattr(launch.signal, "signal", lambda *_: None)
+    root = write_container(tmp_path, tiny_spec(tier=tier))
+    assert launch.main({"CDKB_ROOT": str(root)}) == 0
+    assert started == [launch.ENTRY_SCRIPTS[tier]]
 
 
 # --- How it ended --------------------------------------------------------------------------------
