@@ -81,9 +81,10 @@ def test_every_entry_is_a_plain_file_of_nobody(source: Path, tmp_path: Path) -> 
 
 def test_the_real_bundle_is_complete() -> None:
     found = {name for name, _ in bundle_members(wheels=())}
-    assert {"launch.py", "train_small.py", "prepare_data.py", "trainer/__init__.py"} <= found
+    scripts = {"train_small.py", "train_mid.py", "train_large_sharded.py", "prepare_data.py"}
+    assert {"launch.py", "trainer/__init__.py"} | scripts <= found
     assert (bundle_source() / "launch.py").is_file()
-    assert [package.name for package in locked_wheels()] == ["safetensors"]
+    assert [package.name for package in locked_wheels()] == ["safetensors", "torchao"]
 
 
 def test_a_wheel_of_another_content_does_not_count(source: Path, wheelhouse: Path) -> None:

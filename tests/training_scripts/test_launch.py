@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -331,7 +333,7 @@ def test_a_missing_package_without_wheels_names_the_remedy(
 ) -> None:
     (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
-    with pytest.raises(LaunchError, match=r"lacks safetensors .*cdk-blackwell vendor"):
+    with pytest.raises(LaunchError, match=r"lacks safetensors, torchao .*cdk-blackwell vendor"):
         wheels.install_missing_wheels(tmp_path)
 
 
@@ -341,18 +343,52 @@ def test_only_hash_pinned_wheels_of_the_bundle_are_installed(
     (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
     (tmp_path / "wheelhouse").mkdir()
     asked: list[list[str]] = []
+    wanted: list[str] = []
 
     def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         asked.append(command)
-        pinned = Path(command[-1]).read_text()
-        assert pinned.startswith("safetensors==0.8.0 ")
-        assert "--hash=sha256:fd6f3f93" in pinned
+        wanted.extend(Path(command[-1]).read_text().splitlines())
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
     monkeypatch.setattr(wheels.subprocess, "run", pip)
-    assert wheels.install_missing_wheels(tmp_path) == ["safetensors"]
+    assert wheels.install_missing_wheels(tmp_path) == ["safetensors", "torchao"]
+    assert wanted[0].startswith("safetensors==0.8.0 --hash=sha256:fd6f3f93")
+    assert wanted[1].startswith("torchao==0.18.0 --hash=sha256:6540b148")
     assert {"--no-index", "--require-hashes", "--no-deps"} <= set(asked[0])
+
+
+def test_only_what_the_image_lacks_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
+    (tmp_path / "wheelhouse").mkdir()
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        (wanted,) = Path(command[-1]).read_text().splitlines()
+        assert wanted.startswith("torchao==")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(wheels, "is_installed", lambda name: name != "torchao")
+    monkeypatch.setattr(wheels.subprocess, "run", pip)
+    assert wheels.install_missing_wheels(tmp_path) == ["torchao"]
+
+
+def test_a_wheel_for_another_platform_is_never_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip itself refuses it, by the tags in the wheel's name."""
+    folder = tmp_path / "wheelhouse"
+    folder.mkdir()
+    wheel = folder / "cdkb_elsewhere-1.0-cp312-cp312-win32.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("cdkb_elsewhere-1.0.dist-info/METADATA", "Name: cdkb-elsewhere\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    lock = f"cdkb-elsewhere==1.0 --hash=sha256:{digest}\n"
+    (tmp_path / "requirements.lock").write_text(lock)
+    with pytest.raises(LaunchError, match="for cdkb-elsewhere cannot be installed"):
+        wheels.install_missing_wheels(tmp_path)
+    assert not wheels.is_installed("cdkb-elsewhere")
 
 
 def test_an_index_takes_the_place_of_the_wheels_and_the_hashes_stay(
@@ -369,7 +405,7 @@ def test_an_index_takes_the_place_of_the_wheels_and_the_hashes_stay(
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
     monkeypatch.setattr(wheels.subprocess, "run", pip)
-    assert wheels.install_missing_wheels(tmp_path, index="default") == ["safetensors"]
+    assert wheels.install_missing_wheels(tmp_path, index="default") == ["safetensors", "torchao"]
     ((command, _),) = asked
     assert {"--require-hashes", "--no-deps"} <= set(command)
     assert not {"--no-index", "--find-links"} & set(command)
