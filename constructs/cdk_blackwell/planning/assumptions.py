@@ -24,6 +24,11 @@ def list_assumptions(request: Request, wish: Wish, candidate: Candidate) -> tupl
             else f"global batch {batch:,} tokens: near the 4M of Llama 2 (Touvron et al. 2023), "
             "a power of two of sequences per data-parallel rank"
         )
+    if request.describes_a_run:
+        found.append(
+            "layout: what was not given is plain FSDP2's, because shard_gpus and micro_batch_size "
+            "describe one run; leave out either and the rest is searched"
+        )
     if request.train_tokens is None:
         found.append(
             f"training length {wish.train_tokens:,} tokens: {TOKENS_PER_PARAMETER} per parameter, "

@@ -148,7 +148,9 @@ def make_plan(
     :param gpus: instead of ``instance_count``, for a study: 1, 2, 4 or a multiple of 8. The tier's
         limits on instances become warnings.
     :param overrides: recipe values to fix, one at a time.
-    :param layout: layout values to fix, one at a time.
+    :param layout: layout values to fix, one at a time. Fixing ``shard_gpus`` and the micro-batch
+        without a global batch describes one run: what else is left out is then plain FSDP2's (no
+        context or tensor parallelism, weights resharded, gradients reduced per micro-batch).
     :param hourly_price_usd: of one instance. Default: unknown; no cost is shown.
     :param max_cost_usd: refuse a plan predicted to cost more. Default: no ceiling.
     :param measured: a trial run's report, whose efficiency replaces the published table's.
@@ -170,6 +172,8 @@ def make_plan(
         max_cost_usd=max_cost_usd,
         measured=measured,
     )
+    check_request(request)
+    request = request.completed()
     plan = draft_plan(request)
     reason = refusal(request, plan)
     if reason is None:

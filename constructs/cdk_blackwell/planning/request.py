@@ -36,6 +36,40 @@ class Request:
     max_cost_usd: float | None = None
     measured: TrialReport | None = None
 
+    @property
+    def describes_a_run(self) -> bool:
+        """Whether it asks about one given run instead of for the best one.
+
+        Shard and micro-batch fix what a GPU holds and computes, and without a global batch there is
+        nothing to divide, so there is nothing left to search for.
+        """
+        return (
+            self.layout.shard_gpus is not None
+            and self.overrides.micro_batch_size is not None
+            and self.global_batch_tokens is None
+        )
+
+    def completed(self) -> Request:
+        """The same, with the rest of a described run's layout as in plain FSDP2."""
+        if not self.describes_a_run:
+            return self
+        layout = self.layout
+        plain: dict[str, Any] = {
+            "context_parallel": 1,
+            "tensor_parallel": 1,
+            "reshard_after_forward": True,
+            "gradient_sync": "micro_batch",
+        }
+        if layout.ulysses is not None:
+            del plain["context_parallel"]
+        return replace(
+            self,
+            layout=replace(
+                layout,
+                **{name: item for name, item in plain.items() if getattr(layout, name) is None},
+            ),
+        )
+
     def value(self, name: str) -> Any:
         """A setting by its name, whichever of the three objects holds it."""
         if name in _RECIPE:

@@ -282,13 +282,16 @@ def _check_range(
     below: float | None = None,
 ) -> None:
     value = getattr(owner, name)
-    bounds = [
-        (f"at least {least}", least is None or value >= least),
-        (f"above {above}", above is None or value > above),
-        (f"at most {most}", most is None or value <= most),
-        (f"below {below}", below is None or value < below),
-    ]
-    broken = [text for text, holds in bounds if not holds]
+    # Recipes and layouts are made by the thousand in a search: words only where a check fails.
+    broken = []
+    if least is not None and not value >= least:
+        broken.append(f"at least {least}")
+    if above is not None and not value > above:
+        broken.append(f"above {above}")
+    if most is not None and not value <= most:
+        broken.append(f"at most {most}")
+    if below is not None and not value < below:
+        broken.append(f"below {below}")
     if broken:
         raise ValueError(f"{name} is {value!r}; it must be {' and '.join(broken)}")
 
