@@ -47,6 +47,10 @@ KERNELS: Final = {True: (14, 28), False: (30, 55)}
 elementwise kernels (counted on our own block; fused normalisation taken as one)."""
 SHARD_KERNELS: Final = 12
 """Per block and all-gather or reduce-scatter: copies, casts, events and the collective itself."""
+EXCHANGE_KERNELS: Final = 12
+"""Per block and pass of tensor parallelism (two all-gathers, two reduce-scatters) or of context
+parallelism (queries, keys, values and output, or keys and values and their gradients): four
+collectives, each between two copies."""
 
 
 class StepTime(NamedTuple):
@@ -150,6 +154,9 @@ def estimate_step(
     forward_kernels, backward_kernels = KERNELS[compiled]
     kernels = layers * (forward_kernels * (1 + again.elementwise) + backward_kernels) * count
     kernels += layers * SHARD_KERNELS * (gathers + reduces)
+    exchanges = layers * (3 + again.elementwise) if layout.context_parallel > 1 else 0
+    slices = layers * (2 + again.elementwise) if tensor > 1 else 0
+    kernels += EXCHANGE_KERNELS * (exchanges + slices) * count
     per_kernel = values.compiled_kernel_seconds if compiled else values.eager_kernel_seconds
     computation = matmul + attention + elementwise
     launch = max(0.0, kernels * per_kernel - count * computation - copies)
@@ -173,11 +180,9 @@ def estimate_step(
     exposed += _exposed(repeated + once, shelter, values.overlap)
     total_links = count * repeated + once
 
-    exchanges = layers * (3 + again.elementwise)
     context = context_exchange(
         model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
     )
-    slices = layers * (2 + again.elementwise)
     sliced = tensor_exchange(
         model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
     )
