@@ -6,13 +6,13 @@ checkpointed, and the micro-batch size. Three facts keep the search short, and a
 with a full enumeration:
 
 * Memory grows with the micro-batch and shrinks with more checkpointing, so along each chain of
-  checkpointing values the largest size that fits only grows: bisection finds it, and the candidates
-  behind that edge are slower by the next fact.
+  checkpointing values the largest size that fits only grows: bisection finds each stair of that
+  edge, and the candidates behind it are slower by the next fact.
 * Of two candidates that differ in one value, the one with a larger micro-batch, less recomputation,
   kept weights or a rarer reduction is never slower. So the fastest thing a branch could do without
   any memory limit bounds it, and branches are opened in that order until a bound falls below what
   has been found.
-* Predictions closer than 1 % are equal for all anyone knows; then the simpler layout is taken.
+* Predictions closer than 3 % are equal for all anyone knows; then the simpler layout is taken.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from functools import cached_property, partial
 from typing import Final
 
 from cdk_blackwell.planning.efficiency import Efficiency
+from cdk_blackwell.planning.hardware import memory_budget_gib
+from cdk_blackwell.planning.memory import GIB
 from cdk_blackwell.planning.predictions import (
     Candidate,
     predict,
@@ -35,8 +37,9 @@ from cdk_blackwell.planning.run_spec import GradientSync, Layout, Optimizer, Rec
 from cdk_blackwell.planning.tiers import checkpointing_chains
 from cdk_blackwell.planning.wish import Wish
 
-INDISTINGUISHABLE: Final = 0.01
-"""Relative difference in predicted speed that decides nothing."""
+INDISTINGUISHABLE: Final = 0.03
+"""Relative difference in predicted speed that decides nothing: against published runs the
+prediction itself is off by more, and the simpler layout has less that can go wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,26 @@ class _Search:
             optimizer=self.optimizer,
         )
 
+    def sizes(self, layout: Layout) -> tuple[int, ...]:
+        """Micro-batch sizes worth trying: to reduce once per step takes several micro-batches."""
+        sizes = self.wish.sizes(layout)
+        if layout.gradient_sync == "step" and self.wish.fixed.gradient_sync is None:
+            return tuple(size for size in sizes if size < self.wish.share(layout))
+        return sizes
+
+    def least_gib(self, layout: Layout) -> float:
+        """What a GPU holds whatever the recipe: masters and optimizer, and the blocks' gathered
+        weights and whole gradients where the layout keeps them."""
+        model, sizes = self.wish.model, self.sizes(layout)
+        blocks = model.num_hidden_layers * model.layer_parameter_count / layout.tensor_parallel
+        held = 12 * model.parameter_count / (layout.shard_gpus * layout.tensor_parallel)
+        if not layout.reshard_after_forward:
+            precision = self.wish.overrides.precision or self.wish.tier.precision
+            held += (1 if precision == "fp8" else 2) * blocks
+        if layout.gradient_sync == "step" and sizes and sizes[-1] < self.wish.share(layout):
+            held += 4 * blocks
+        return held / GIB
+
     def fits(self, layout: Layout, size: int, checkpointing: str) -> bool:
         """Whether memory allows it."""
         recipe = self.recipe(layout, size, checkpointing)
@@ -148,26 +171,35 @@ class _Search:
 
         What cannot reach ``worth`` tokens per second is skipped.
         """
-        sizes = self.wish.sizes(branch)
+        budget = memory_budget_gib()
         layouts = tuple(self.communications(branch))
         # The last one needs the least memory.
-        if not self.fits(layouts[-1], sizes[0], chain[-1]):
+        if self.least_gib(layouts[-1]) > budget or not self.fits(
+            layouts[-1], self.sizes(layouts[-1])[0], chain[-1]
+        ):
             return
         for layout in layouts:
-            below = 0
-            for mode in chain:
-                if self.speed(layout, sizes[-1], mode) < worth:
-                    break
-                # The first size that does not fit; those before `below` do.
-                edge = below + bisect_left(
-                    sizes[below:], True, key=partial(self.does_not_fit, layout, mode)
-                )
-                if edge > below:
-                    recipe = self.recipe(layout, sizes[edge - 1], mode)
-                    yield predict(self.wish.model, layout, recipe, self.efficiency)
-                    below = edge
-                if edge == len(sizes):
-                    break
+            if self.least_gib(layout) <= budget:
+                yield from self._stairs(layout, chain, self.sizes(layout), worth)
+
+    def _stairs(
+        self, layout: Layout, chain: tuple[str, ...], sizes: tuple[int, ...], worth: float
+    ) -> Iterator[Candidate]:
+        fitting = place = 0  # sizes that fit so far, and the checkpointing value to try next
+        while fitting < len(sizes):
+            # The least checkpointing with which the next size fits ...
+            place = bisect_left(
+                chain, True, lo=place, key=partial(self.fits, layout, sizes[fitting])
+            )
+            if place == len(chain) or self.speed(layout, sizes[-1], chain[place]) < worth:
+                return
+            # ... and the first size with which that does not fit any more.
+            fitting = bisect_left(
+                sizes, True, lo=fitting + 1, key=partial(self.does_not_fit, layout, chain[place])
+            )
+            recipe = self.recipe(layout, sizes[fitting - 1], chain[place])
+            yield predict(self.wish.model, layout, recipe, self.efficiency)
+            place += 1
 
     def communications(self, branch: Layout) -> Iterator[Layout]:
         """Keep gathered weights or not; reduce once per step or per micro-batch."""
