@@ -10,39 +10,32 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 
-from cdk_blackwell.planning.contracts import (
-    ENV_PACKAGE_INDEX,
-    ENV_RANK_STATE_DIR,
-    PLATFORM_ENVIRONMENT,
-    Failure,
-    Tier,
-)
+from cdk_blackwell.planning.contracts import ENV_PACKAGE_INDEX, Failure, Tier
 from cdk_blackwell.planning.metrics import LINE_EVENT, LINE_KEY
-from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.container import Container
 from trainer.errors import classify, describe
 from trainer.launching.cluster import (
     EFA_ROOT,
     Cluster,
     LaunchError,
-    check_efa,
+    check_fabric,
     count_efa_devices,
     count_ranks,
     read_cluster,
     wait_for_hosts,
 )
-from trainer.launching.outcome import judge
+from trainer.launching.outcome import judge, lost_others_only
+from trainer.launching.shared_failure import SharedFailure
+from trainer.launching.supervisor import Launcher
+from trainer.launching.torchrun import RENDEZVOUS_PORT, rank_environment, torchrun_command
 from trainer.launching.wheels import install_missing_wheels
-from trainer.rank_state import STOP_MARKER, read_rank_states
 
 CODE = Path(__file__).resolve().parent
 ENTRY_SCRIPTS: Mapping[Tier, str] = {
@@ -50,109 +43,92 @@ ENTRY_SCRIPTS: Mapping[Tier, str] = {
     "mid": "train_mid.py",
     "large-sharded": "train_large_sharded.py",
 }
-SHUTDOWN_SECONDS = 110
-"""What torchrun gives its ranks after SIGTERM; SageMaker kills everything after 120."""
-RENDEZVOUS_PORT = 29_500
-THREADS_PER_GPU = 8
-
-
-def rank_environment(
-    base: Mapping[str, str], *, cluster: Cluster, ranks: int, gpus: int, states: Path
-) -> dict[str, str]:
-    """Environment of torchrun and its ranks; variables set by the user win."""
-    cores = max(1, (os.cpu_count() or 1) // ranks)
-    derived = {
-        "MASTER_ADDR": cluster.master_address,
-        "OMP_NUM_THREADS": str(min(cores, THREADS_PER_GPU) if gpus else cores),
-        "PYTHONUNBUFFERED": "1",
-        "GLOO_SOCKET_IFNAME": cluster.interface,
-    }
-    if gpus:
-        derived |= {"NCCL_SOCKET_IFNAME": cluster.interface, **PLATFORM_ENVIRONMENT}
-    return {**derived, **base, ENV_RANK_STATE_DIR: str(states)}
-
-
-def torchrun_command(spec: RunSpec, *, cluster: Cluster, ranks: int, script: Path) -> list[str]:
-    """The whole command line of this host's torchrun."""
-    port = RENDEZVOUS_PORT if cluster.is_multi_host else 0
-    return [
-        *(sys.executable, "-m", "torch.distributed.run"),
-        f"--nnodes={len(cluster.hosts)}",
-        f"--nproc-per-node={ranks}",
-        f"--max-restarts={spec.limits.in_cluster_restarts}",
-        f"--shutdown-timeout={SHUTDOWN_SECONDS}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-id={spec.run_id}",
-        f"--rdzv-endpoint={cluster.master_address}:{port}",
-        f"--rdzv-conf=is_host={int(cluster.is_master)}",
-        f"--local-addr={cluster.own_address}",
-        str(script),
-    ]
-
-
-class Launcher:
-    """Runs torchrun and passes signals on."""
-
-    def __init__(self, states: Path) -> None:
-        self.states = states
-        self.stop_requested = False
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def install_signal_handlers(self) -> None:
-        """SIGTERM comes from SageMaker, SIGINT from a person at a terminal."""
-        signal.signal(signal.SIGTERM, self._forward)
-        signal.signal(signal.SIGINT, self._forward)
-
-    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Start torchrun and wait; 0 at once when a stop was asked for before the start."""
-        if self.stop_requested:
-            return 0
-        self._process = subprocess.Popen(command, env=dict(environment))
-        if self.stop_requested:
-            self._process.send_signal(signal.SIGTERM)
-        return self._process.wait()
-
-    def _forward(self, number: int, frame: FrameType | None) -> None:
-        self.stop_requested = True
-        # The marker first: it tells the ranks that this SIGTERM asks for a save.
-        (self.states / STOP_MARKER).touch()
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+PEER_SECONDS = 20.0
+"""What a host whose ranks only lost others waits for the cause that another host may tell."""
 
 
 def launch(
     container: Container, environment: Mapping[str, str], launcher: Launcher
 ) -> Failure | None:
     """Do everything; None when the training ended as it should."""
+    began = time.time()
     try:
         spec = container.read_run_spec()
         ranks, gpus = count_ranks(environment)
+        port = read_port(environment)
     except ValueError as error:
         return Failure(kind="user", message=str(error))
     try:
         cluster = read_cluster(container.resource_config)
         install_missing_wheels(CODE, index=environment.get(ENV_PACKAGE_INDEX))
-        warning = check_efa(cluster, gpus=gpus, devices=count_efa_devices(EFA_ROOT))
-        if warning:
-            announce("efa_warning", reason=warning)
+        devices = count_efa_devices(EFA_ROOT)
+        fabric = check_fabric(cluster, gpus=gpus, devices=devices, environment=environment)
+        if fabric.warning:
+            announce("efa_warning", reason=fabric.warning)
         wait_for_hosts(cluster)
     except LaunchError as error:
         return Failure(kind=error.kind, message=str(error))
     announce("launching", hosts=len(cluster.hosts), ranks_per_host=ranks, gpus_per_host=gpus)
+    others = share_failures(container, cluster, since=began)
+    script = CODE / ENTRY_SCRIPTS[spec.tier]
     status = launcher.run(
-        torchrun_command(
-            spec, cluster=cluster, ranks=ranks, script=CODE / ENTRY_SCRIPTS[spec.tier]
-        ),
+        torchrun_command(spec, cluster=cluster, ranks=ranks, script=script, port=port),
         rank_environment(
-            environment, cluster=cluster, ranks=ranks, gpus=gpus, states=launcher.states
+            environment,
+            cluster=cluster,
+            ranks=ranks,
+            gpus=gpus,
+            states=launcher.states,
+            tcp=fabric.tcp,
         ),
-    )
-    return judge(
-        status,
-        read_rank_states(launcher.states),
         ranks=ranks,
-        stop_requested=launcher.stop_requested,
+        hang_seconds=spec.limits.hang_seconds,
+        others=others,
     )
+    states = launcher.newest_states()
+    failure = launcher.failure or judge(
+        status, states, ranks=ranks, stop_requested=launcher.stop_requested
+    )
+    if failure is None or others is None:
+        return failure
+    if launcher.failure is None and lost_others_only(states):
+        return wait_for_cause(others) or failure
+    others.tell(failure, now=time.time())
+    return failure
+
+
+def read_port(environment: Mapping[str, str]) -> int:
+    """Where hosts meet; ValueError when ``MASTER_PORT`` is no port."""
+    text = environment.get("MASTER_PORT", str(RENDEZVOUS_PORT))
+    if not text.isdecimal() or not 0 < int(text) < 2**16:
+        raise ValueError(f"MASTER_PORT is {text!r}; a number of 1 to 65535 is needed")
+    return int(text)
+
+
+def share_failures(container: Container, cluster: Cluster, *, since: float) -> SharedFailure | None:
+    """Where hosts tell each other why they failed; a lone host has nobody to tell."""
+    if not cluster.is_multi_host:
+        return None
+    return SharedFailure(
+        folder=container.checkpoints,
+        attempt=container.attempt,
+        host=cluster.current,
+        since=since,
+    )
+
+
+def wait_for_cause(
+    others: SharedFailure,
+    *,
+    patience_seconds: float = PEER_SECONDS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Failure | None:
+    """What another host tells within a little while, for a host that has no cause of its own."""
+    waited = 0.0
+    while (told := others.read()) is None and waited < patience_seconds:
+        sleep(1.0)
+        waited += 1.0
+    return told
 
 
 def announce(event: str, **details: object) -> None:
@@ -164,7 +140,7 @@ def main(environment: Mapping[str, str]) -> int:
     """Exit status of the container."""
     container = Container.from_environment(environment)
     states = Path(tempfile.mkdtemp(prefix="cdkb-ranks-"))
-    launcher = Launcher(states)
+    launcher = Launcher(states, announce=announce)
     launcher.install_signal_handlers()
     failure: Failure | None
     try:

@@ -145,6 +145,7 @@ def definition(**changes: Any) -> JobDefinition:
                 "in_cluster_restarts": 1,
                 "log_interval_steps": 10,
                 "validation_interval_steps": 100,
+                "hang_seconds": 900.0,
             },
         },
         "bundle": {"bucket": ASSETS, "key": "bundle.tar.gz"},

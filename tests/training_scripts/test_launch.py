@@ -17,8 +17,9 @@ from cdk_blackwell.planning.contracts import Failure, Tier
 from tests.training_scripts.tiny import tiny_spec, write_container
 from trainer.launching.cluster import (
     Cluster,
+    Fabric,
     LaunchError,
-    check_efa,
+    check_fabric,
     count_efa_devices,
     count_gpus,
     count_ranks,
@@ -26,6 +27,8 @@ from trainer.launching.cluster import (
     wait_for_hosts,
 )
 from trainer.launching.outcome import judge
+from trainer.launching.supervisor import Launcher
+from trainer.launching.torchrun import rank_environment, torchrun_command
 from trainer.rank_state import RankReporter, RankState
 
 SCRIPTS = Path(launch.__file__).parent
@@ -113,21 +116,39 @@ def test_only_devices_with_the_efa_driver_count(tmp_path: Path) -> None:
     assert count_efa_devices(tmp_path / "absent") == 0
 
 
-def test_a_multi_host_gpu_job_never_falls_back_to_tcp() -> None:
-    with pytest.raises(LaunchError, match="no EFA device") as error:
-        check_efa(cluster(2), gpus=8, devices=0)
+def fabric(hosts: int, *, gpus: int, devices: int, allow: str = "0") -> Fabric:
+    environment = {"CDKB_ALLOW_TCP": allow}
+    return check_fabric(cluster(hosts), gpus=gpus, devices=devices, environment=environment)
+
+
+def test_a_multi_host_gpu_job_never_falls_back_to_tcp_by_itself() -> None:
+    with pytest.raises(LaunchError, match=r"no EFA device.* or set CDKB_ALLOW_TCP=1") as error:
+        fabric(2, gpus=8, devices=0)
     assert error.value.kind == "infrastructure"
-    assert "6 EFA devices for 8 GPUs" in str(check_efa(cluster(2), gpus=8, devices=6))
-    assert check_efa(cluster(2), gpus=8, devices=8) is None
-    assert check_efa(cluster(1), gpus=8, devices=0) is None
-    assert check_efa(cluster(2), gpus=0, devices=0) is None
+    assert "6 EFA devices for 8 GPUs" in str(fabric(2, gpus=8, devices=6).warning)
+    assert fabric(2, gpus=8, devices=8) == Fabric()
+    assert fabric(1, gpus=8, devices=0) == Fabric()
+    assert fabric(2, gpus=0, devices=0) == Fabric()
+
+
+def test_tcp_between_hosts_has_to_be_asked_for_and_is_warned_of(tmp_path: Path) -> None:
+    found = fabric(2, gpus=8, devices=0, allow="1")
+    assert found.tcp
+    assert "over TCP, many times slower" in str(found.warning)
+    assert not fabric(2, gpus=8, devices=8, allow="1").tcp, "EFA is used where it is there"
+    with pytest.raises(LaunchError, match="CDKB_ALLOW_TCP is 'yes'; 0 or 1 is needed"):
+        fabric(2, gpus=8, devices=0, allow="yes")
+    env = rank_environment(
+        {"FI_PROVIDER": "efa"}, cluster=cluster(2), ranks=8, gpus=8, states=tmp_path, tcp=True
+    )
+    assert env["NCCL_NET"] == "Socket"
 
 
 # --- Environment and command ---------------------------------------------------------------------
 
 
 def test_gpu_hosts_get_the_efa_environment_and_no_forced_protocol(tmp_path: Path) -> None:
-    env = launch.rank_environment({}, cluster=cluster(2, 2), ranks=8, gpus=8, states=tmp_path)
+    env = rank_environment({}, cluster=cluster(2, 2), ranks=8, gpus=8, states=tmp_path)
     assert env["MASTER_ADDR"] == "algo-1"
     assert env["FI_PROVIDER"] == "efa"
     assert env["FI_EFA_USE_HUGE_PAGE"] == "0"
@@ -139,23 +160,21 @@ def test_gpu_hosts_get_the_efa_environment_and_no_forced_protocol(tmp_path: Path
 
 def test_hosts_without_gpus_get_none_of_it_and_users_have_the_last_word(tmp_path: Path) -> None:
     base = {"OMP_NUM_THREADS": "7"}
-    env = launch.rank_environment(base, cluster=cluster(), ranks=2, gpus=0, states=tmp_path)
+    env = rank_environment(base, cluster=cluster(), ranks=2, gpus=0, states=tmp_path)
     assert env["OMP_NUM_THREADS"] == "7"
     assert not {"FI_PROVIDER", "NCCL_SOCKET_IFNAME", "PYTORCH_CUDA_ALLOC_CONF"} & set(env)
 
 
 def test_the_command_names_restarts_and_the_time_to_save() -> None:
     spec = tiny_spec(limits={"in_cluster_restarts": 2})
-    command = launch.torchrun_command(
-        spec, cluster=cluster(4, 3), ranks=8, script=Path("train_small.py")
-    )
+    command = torchrun_command(spec, cluster=cluster(4, 3), ranks=8, script=Path("train_small.py"))
     for part in (
         "--nnodes=4",
         "--nproc-per-node=8",
         "--max-restarts=2",
         "--shutdown-timeout=110",
         "--rdzv-endpoint=algo-1:29500",
-        "--rdzv-conf=is_host=0",
+        "--rdzv-conf=is_host=0,join_timeout=1200,read_timeout=600",
         "--local-addr=algo-3",
     ):
         assert part in command
@@ -174,14 +193,14 @@ def test_the_tier_of_the_run_decides_what_torchrun_starts(
 ) -> None:
     started: list[str] = []
 
-    def run(self: launch.Launcher, command: list[str], environment: object) -> int:
+    def run(self: Launcher, command: list[str], environment: object, **_: object) -> int:
         started.append(Path(command[-1]).name)
         RankReporter(rank=0, folder=self.states).report("finished")
         return 0
 
-    monkeypatch.setattr(launch.Launcher, "run", run)
+    monkeypatch.setattr(Launcher, "run", run)
     monkeypatch.setattr(launch, "install_missing_wheels", lambda *_, **__: [])
-    monkeypatch.setattr(launch.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     root = write_container(tmp_path, tiny_spec(tier=tier))
     assert launch.main({"CDKB_ROOT": str(root)}) == 0
     assert started == [launch.ENTRY_SCRIPTS[tier]]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
 from trainer.rank_state import RankReporter
 
 EXIT_ABANDONED = 75
 """Exit status of a rank that leaves because another one was lost (sysexits' TEMPFAIL)."""
+STACK_SIGNAL: Final = signal.SIGUSR1
+"""Makes a rank print the stacks of all its threads, also while it waits in native code."""
+STANDARD_ERROR: Final = 2
+"""File descriptor: the log, whatever Python's own stream has become."""
 
 
 class StopFlag:
@@ -28,6 +34,7 @@ class StopFlag:
         Python runs handlers only when the main thread leaves native code, and a rank whose peer is
         lost may wait in a GPU collective for ever. So a thread is woken by the signal itself.
         """
+        faulthandler.register(STACK_SIGNAL, file=STANDARD_ERROR, all_threads=True)
         signal.signal(signal.SIGTERM, self._handle)
         signal.signal(signal.SIGINT, self._handle)
         wake, woken = socket.socketpair()

@@ -68,6 +68,8 @@ CODE_ARTIFACT_INDEX: Final = "codeartifact"
 """Its values: the index pip is set up for, or ``codeartifact:<domain>:<owner>:<repository>``."""
 ENV_PROCESSES_PER_HOST: Final = "CDKB_PROCESSES_PER_HOST"
 """Ranks to start on a host without GPUs; ignored where GPUs are present (one rank per GPU)."""
+ENV_ALLOW_TCP: Final = "CDKB_ALLOW_TCP"
+"""``1`` lets hosts with fewer EFA devices than GPUs train over TCP, many times slower."""
 ENV_RANK_STATE_DIR: Final = "CDKB_RANK_STATE_DIR"
 """Set by the launcher for its ranks: where each one leaves its account."""
 

@@ -181,14 +181,19 @@ class Limits:
     """Bounds of one attempt."""
 
     in_cluster_restarts: int
-    """torchrun's ``--max-restarts``."""
+    """torchrun's ``--max-restarts``: how often each host's agent restarts failed workers."""
     log_interval_steps: int
     validation_interval_steps: int
+    hang_seconds: float = 900.0
+    """Longest time without a finished micro-batch on any rank of a host before the attempt fails.
+    The default is below the 20 minutes after which collectives give up by themselves, so that the
+    stacks show what they wait for. Starting, saving and exporting get four times as long."""
 
     def __post_init__(self) -> None:
         _check_range(self, "in_cluster_restarts", least=0)
         _check_range(self, "log_interval_steps", least=1)
         _check_range(self, "validation_interval_steps", least=1)
+        _check_range(self, "hang_seconds", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cdk_blackwell.planning.contracts import ENV_PROCESSES_PER_HOST, FailureClass
+from cdk_blackwell.planning.contracts import (
+    ENV_ALLOW_TCP,
+    ENV_PROCESSES_PER_HOST,
+    FailureClass,
+)
 
 DEVICES_ROOT: Final = Path("/dev")
 EFA_ROOT: Final = Path("/sys/class/infiniband")
@@ -121,20 +125,45 @@ def count_efa_devices(root: Path = EFA_ROOT) -> int:
     return sum(1 for driver in drivers if driver == "efa")
 
 
-def check_efa(cluster: Cluster, *, gpus: int, devices: int) -> str | None:
-    """Refuse a multi-host GPU job that would fall back to TCP; returns a warning for too few."""
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """What traffic between hosts will run over."""
+
+    tcp: bool = False
+    """No EFA where GPUs of several hosts work together, and the user allowed it."""
+    warning: str | None = None
+
+
+def check_fabric(
+    cluster: Cluster, *, gpus: int, devices: int, environment: Mapping[str, str]
+) -> Fabric:
+    """Refuse a multi-host GPU job that would fall back to TCP, unless ``CDKB_ALLOW_TCP`` is 1.
+
+    A P6-B200 host has 8 EFA devices, one per GPU. Fewer than GPUs are warned of: other instance
+    types share them.
+    """
+    allowed = environment.get(ENV_ALLOW_TCP, "0")
+    if allowed not in ("0", "1"):
+        raise LaunchError("user", f"{ENV_ALLOW_TCP} is {allowed!r}; 0 or 1 is needed")
     if not cluster.is_multi_host or not gpus:
-        return None
+        return Fabric()
+    if not devices and allowed == "1":
+        return Fabric(
+            tcp=True,
+            warning=f"host {cluster.current} has no EFA device; {ENV_ALLOW_TCP} is 1, so traffic "
+            f"between {len(cluster.hosts)} hosts runs over TCP, many times slower",
+        )
     if not devices:
         raise LaunchError(
             "infrastructure",
             f"host {cluster.current} has no EFA device, so traffic between {len(cluster.hosts)} "
             "hosts would fall back to TCP, many times slower; check the instance type and that "
-            "the job's security group allows all traffic to and from itself",
+            "the job's security group allows all traffic to and from itself, or set "
+            f"{ENV_ALLOW_TCP}=1 to train over TCP all the same",
         )
     if devices < gpus:
-        return f"host {cluster.current} has {devices} EFA devices for {gpus} GPUs"
-    return None
+        return Fabric(warning=f"host {cluster.current} has {devices} EFA devices for {gpus} GPUs")
+    return Fabric()
 
 
 def wait_for_hosts(

@@ -44,6 +44,18 @@ def judge(
     )
 
 
+def lost_others_only(states: Sequence[RankState]) -> bool:
+    """Whether nothing here explains the end: every rank that did not end well missed another one.
+
+    A rank that was killed still says ``running``: that is a cause, though of the same class.
+    """
+    bad = [state for state in states if state.state not in CLEAN_ENDS]
+    return bool(bad) and all(
+        state.state == "abandoned" or (state.state == "failed" and state.kind == "infrastructure")
+        for state in bad
+    )
+
+
 def _failure(state: RankState) -> Failure:
     return Failure(
         kind=state.kind or "internal", message=state.message, step=state.step, rank=state.rank
