@@ -8,6 +8,7 @@ among these the Ulysses ranks. So the most frequent messages travel the shortest
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -17,7 +18,8 @@ from cdk_blackwell.planning.divisibility import (
     tensor_parallel_divides,
     ulysses_divides,
 )
-from cdk_blackwell.planning.run_spec import Layout, RunSpec
+from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.run_spec import Layout, Recipe
 from trainer.context_parallel import ContextGroup
 from trainer.errors import user_error
 from trainer.parallel import World
@@ -51,7 +53,19 @@ def layout_in_use(layout: Layout, world: World) -> tuple[Layout, str | None]:
     return alone, reason
 
 
-def check_layout(spec: RunSpec, layout: Layout) -> None:
+class Trainable(Protocol):
+    """The part of a run that a layout must suit."""
+
+    @property
+    def model(self) -> ModelShape:
+        """What is trained."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """How."""
+
+
+def check_layout(spec: Trainable, layout: Layout) -> None:
     """Refuse what the model or the sequence cannot be divided by, as planning does."""
     model, length = spec.model, spec.recipe.sequence_length
     tensor, context, ulysses = layout.tensor_parallel, layout.context_parallel, layout.ulysses

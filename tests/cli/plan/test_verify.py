@@ -37,15 +37,37 @@ def test_prediction_and_measurement_stand_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, ANSWER, monkeypatch)
-    done = CliRunner().invoke(app, WORDS)
+    done = CliRunner().invoke(app, [*WORDS, "--eager"])
     assert done.exit_code == 0
     assert "measured, live tensors 50.00 GiB" in " ".join(done.stdout.split())
-    found = json.loads(CliRunner().invoke(app, [*WORDS, "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(app, [*WORDS, "--eager", "--json"]).stdout)
     verified = found["verification"]
     assert verified["measured_gib"] == 50
     assert verified["predicted_gib"] == found["memory"]["allocated_gib"]
     assert verified["difference"] == pytest.approx(found["memory"]["allocated_gib"] / 50 - 1)
     assert verified["method"] == found["precision"]
+
+
+def test_a_compiled_plan_is_compared_as_if_it_ran_plain_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, ANSWER, monkeypatch)
+    compiled = json.loads(CliRunner().invoke(app, [*WORDS, "--json"]).stdout)
+    predicted = compiled["verification"]["predicted_gib"]
+    assert compiled["memory"]["kernels"] == "compiled"
+    assert predicted > compiled["memory"]["allocated_gib"]
+    assert "both numbers are for plain operations" in compiled["verification"]["method"]
+
+
+def test_a_plan_that_the_oracle_refuses_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "import sys; print('oracle: no such plan', file=sys.stderr); sys.exit(2)"
+    stand_in(tmp_path, script, monkeypatch)
+    done = CliRunner().invoke(app, WORDS)
+    assert isinstance(done.exception, CommandError)
+    assert not isinstance(done.exception, CheckFailedError)
+    assert str(done.exception) == "--verify cannot check this plan: oracle: no such plan"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,11 @@ LINES_KEPT: Final = 200
 class ChildFailedError(Exception):
     """The child ended with an error; the message is the last thing it said."""
 
+    def __init__(self, message: str, *, exit_code: int = 0) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """The child's; 0 when it ended well and only its answer is none."""
+
 
 def ask_child(
     command: Sequence[str],
@@ -68,7 +73,7 @@ def ask_child(
             if child.poll() is None:
                 child.kill()
     if child.returncode != 0:
-        raise ChildFailedError(lines[-1])
+        raise ChildFailedError(lines[-1], exit_code=child.returncode)
     try:
         found = json.loads("".join(answer))
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,9 @@ from rich.console import Console
 from cdk_blackwell.bundle import bundle_source
 from cdk_blackwell.cli.errors import CheckFailedError, CommandError
 from cdk_blackwell.cli.plan.child import ChildFailedError, ask_child
+from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT
 from cdk_blackwell.planning.plan import Plan
+from cdk_blackwell.planning.predictions import predict_memory
 
 ORACLE_MODULE: Final = "trainer.oracle"
 PACKAGE_ROOT: Final = Path(__file__).resolve().parents[3]
@@ -26,7 +28,7 @@ class Verification:
     """What was predicted and what the tracker counted, for the same kernels."""
 
     predicted_gib: float
-    """Peak of live tensors."""
+    """Peak of live tensors, for plain operations: what the tracker can run."""
     measured_gib: float
     seconds: float
     """How long the tracker ran."""
@@ -52,7 +54,10 @@ def check_verifiable() -> None:
 
 
 def verify_plan(plan: Plan, *, console: Console) -> Verification:
-    """Run one training step of the plan on fake tensors; CheckFailedError when that fails."""
+    """Run the plan's training step on fake tensors.
+
+    CommandError when such a plan cannot be run so, CheckFailedError when running it fails.
+    """
     search_path = [str(bundle_source()), str(PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
     try:
         answer = ask_child(
@@ -63,6 +68,8 @@ def verify_plan(plan: Plan, *, console: Console) -> Verification:
             console=console,
         )
     except ChildFailedError as error:
+        if error.exit_code == EXIT_BAD_INPUT:
+            raise CommandError(f"--verify cannot check this plan: {error}") from error
         raise CheckFailedError(f"--verify: the memory tracker failed: {error}") from error
     return _verification(plan, answer)
 
@@ -77,9 +84,11 @@ def _verification(plan: Plan, answer: dict[str, Any]) -> Verification:
     measured, seconds = answer.get("allocated_gib"), answer.get("seconds")
     if not isinstance(measured, (int, float)) or not measured > 0:
         raise CheckFailedError(f"--verify: the memory tracker counted {measured!r} GiB")
+    plain = predict_memory(plan.model, plan.layout, replace(plan.recipe, compile=False))
     return Verification(
-        predicted_gib=plan.memory.allocated_gib,
+        predicted_gib=plain.allocated_gib,
         measured_gib=float(measured),
         seconds=float(seconds) if isinstance(seconds, (int, float)) else 0.0,
-        method=str(answer.get("method", "")),
+        method=str(answer.get("method", ""))
+        + ("; so both numbers are for plain operations" if plan.recipe.compile else ""),
     )
