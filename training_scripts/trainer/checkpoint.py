@@ -64,7 +64,13 @@ class Checkpointer:
         return time.monotonic() - self._saved_at >= self._spec.checkpoint.interval_seconds
 
     def save(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, *, step: int, tokens: int
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        step: int,
+        tokens: int,
+        micro_batch_size: int | None = None,
     ) -> CompleteMarker:
         """Save everything; returns when the checkpoint is complete on disk."""
         folder = self.root / step_folder(step)
@@ -82,6 +88,7 @@ class Checkpointer:
             ranks=self._world.size,
             recipe_sha256=self._recipe_sha256,
             files={name: record for part in records for name, record in part.items()},
+            micro_batch_size=micro_batch_size,
         )
         if self._world.is_first:
             write_marker(folder, marker)

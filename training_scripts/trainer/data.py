@@ -146,6 +146,14 @@ class BatchPlan:
             ranks=ranks,
         )
 
+    def resized(self, micro_batch_size: int) -> BatchPlan:
+        """The same global batch in micro-batches of another size."""
+        return self.make(
+            global_sequences=self.global_sequences,
+            micro_batch_size=micro_batch_size,
+            ranks=self.ranks,
+        )
+
     def positions(self, *, consumed: int, rank: int) -> Iterator[NDArray[np.int64]]:
         """Positions in the endless stream of this rank's micro-batches of the next step."""
         for number in range(self.accumulation):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from cdk_blackwell.planning.records import Progress, utc_timestamp
 from cdk_blackwell.planning.run_spec import RunSpec
+from trainer.batch_growth import BatchGrowth
 from trainer.checkpoint import Checkpointer
 from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, validation_batches
 from trainer.errors import user_error
@@ -63,7 +65,9 @@ class TrainingLoop:
     plan: BatchPlan
     model: Decoder
     optimizer: torch.optim.Optimizer
-    stream: TrainingStream
+    open_stream: Callable[[BatchPlan, int], TrainingStream]
+    """Micro-batches from a number of completed steps on."""
+    growth: BatchGrowth
     held_out: SequenceReader
     checkpointer: Checkpointer
     progress: ProgressWriter | None
@@ -77,10 +81,12 @@ class TrainingLoop:
     gradient_norm: Tensor | None = None
     stepped_at: str | None = None
     checkpointed_at: str | None = None
+    stream: TrainingStream = field(init=False)
 
     def run(self, step: int) -> Outcome:
         """Train from ``step`` completed steps to the end."""
         total = self.spec.train_steps
+        self.stream = self.open_stream(self.plan, step)
         self.ranks.advance(step)
         if self.progress:
             self.progress.note(self.state(step))
@@ -112,7 +118,11 @@ class TrainingLoop:
             interval.paused_seconds += time.perf_counter() - started
             if stop and not last:
                 self.report.event("stopped", step=step)
+                self.stream.close()
                 return Outcome(step=step, stopped=True)
+            if not last:
+                self.fit_batch(step)
+        self.stream.close()
         self.report.event("completed", step=step, tokens=self.tokens(step))
         return Outcome(step=step, stopped=False)
 
@@ -130,6 +140,7 @@ class TrainingLoop:
             (loss * (layout.shard_gpus * layout.replicas)).backward()
             # Tensor-parallel ranks compute the same loss: each accounts for its part.
             share += loss.detach() / layout.tensor_parallel
+            self.ranks.beat()
         complete_gradients(self.model, self.meshes.tensor)
         self.gradient_norm = clip_gradients(
             self.model.parameters(), maximum_norm=self.spec.recipe.optimizer.gradient_clip_norm
@@ -138,6 +149,17 @@ class TrainingLoop:
         self.optimizer.zero_grad(set_to_none=True)
         after_optimizer_step(self.model, self.spec.recipe.precision)
         return share
+
+    def fit_batch(self, step: int) -> None:
+        """Go on with micro-batches of another size when memory asks for it or allows it."""
+        size = self.growth.after_step()
+        if size is None:
+            return
+        self.plan = self.plan.resized(size)
+        self.stream.close()
+        waited = self.stream.wait_seconds
+        self.stream = self.open_stream(self.plan, step)
+        self.stream.wait_seconds = waited
 
     def tokens(self, step: int) -> int:
         """Tokens trained on after ``step`` steps."""
@@ -203,7 +225,14 @@ class TrainingLoop:
         norm = float(self.gradient_norm) if self.gradient_norm is not None else 0.0
         if not math.isfinite(norm):
             raise user_error(f"training diverged at step {step}: gradient norm {norm}")
-        self.checkpointer.save(self.model, self.optimizer, step=step, tokens=self.tokens(step))
+        self.checkpointer.save(
+            self.model,
+            self.optimizer,
+            step=step,
+            tokens=self.tokens(step),
+            micro_batch_size=self.plan.micro_batch_size,
+        )
+        self.ranks.saved(step)
         self.checkpointed_at = utc_timestamp()
         self.report.event("checkpoint", step=step)
         if self.progress:

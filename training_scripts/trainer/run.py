@@ -15,6 +15,7 @@ from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.records import Progress, utc_timestamp
 from cdk_blackwell.planning.run_spec import Layout, RunSpec
 from trainer.activation_checkpointing import apply_activation_checkpointing
+from trainer.batch_growth import BatchGrowth
 from trainer.checkpoint import Checkpointer
 from trainer.completeness import newest_marked_step
 from trainer.container import Container
@@ -105,14 +106,27 @@ def train(
     step = resumed.step if resumed else 0
     if resumed:
         report.event("resumed", step=step, tokens=resumed.tokens, ranks_then=resumed.ranks)
-    stream = TrainingStream(
-        dataset.train,
+    growth = BatchGrowth(
+        spec,
+        layout,
         plan,
-        rank=meshes.data_rank,
-        seed=spec.recipe.seed,
-        consumed=step * plan.global_sequences,
-        pin=world.has_gpu,
+        world,
+        report,
+        folder=container.checkpoints,
+        resumed=resumed.micro_batch_size if resumed else None,
     )
+    plan = plan.resized(growth.size)
+
+    def open_stream(plan: BatchPlan, step: int) -> TrainingStream:
+        return TrainingStream(
+            dataset.train,
+            plan,
+            rank=meshes.data_rank,
+            seed=spec.recipe.seed,
+            consumed=step * plan.global_sequences,
+            pin=world.has_gpu,
+        )
+
     loop = TrainingLoop(
         spec=spec,
         world=world,
@@ -120,7 +134,8 @@ def train(
         plan=plan,
         model=model,
         optimizer=optimizer,
-        stream=stream,
+        open_stream=open_stream,
+        growth=growth,
         held_out=dataset.held_out,
         checkpointer=checkpointer,
         progress=progress,
@@ -130,9 +145,15 @@ def train(
         ranks=ranks,
     )
     # Not in a finally clause: a failed rank says so first and then leaves without waiting.
-    outcome = loop.run(step)
-    stream.close()
+    try:
+        outcome = loop.run(step)
+    except RuntimeError as error:
+        # torch's own error for it, and what CUDA's libraries say when they find no memory.
+        if classify(error) != "out_of_memory":
+            raise
+        raise growth.out_of_memory(error) from error
     if spec.checkpoint.export and not outcome.stopped:
+        ranks.enter("exporting")
         export(
             model,
             folder=container.model,
@@ -205,7 +226,8 @@ def build_model(spec: RunSpec, meshes: Meshes, world: World) -> Decoder:
     apply_activation_checkpointing(model, recipe.activation_checkpointing)
     if recipe.compile and world.has_gpu:
         for block in model.layers:
-            block.compile()
+            # Shapes change only when the batch grows, which starts compilation anew.
+            block.compile(dynamic=False)
     shard(model, meshes, recipe.precision)
     model.to_empty(device=world.device)
     initialise(model, seed=recipe.seed)

@@ -86,6 +86,8 @@ class CompleteMarker:
     """Hash of model, recipe, data and length: what a resumed run must share."""
     files: dict[str, FileRecord]
     """File name -> what it must be; markers of a running upload are no part of a checkpoint."""
+    micro_batch_size: int | None = None
+    """Sequences per data-parallel rank and forward pass that the batch had grown to."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -98,7 +100,8 @@ class CompleteMarker:
     @classmethod
     def from_dict(cls, value: Any) -> CompleteMarker:
         """ValueError names a missing key, a wrong type or another schema version."""
-        marker = _read_known(cls, _of_this_version(value, COMPLETE_FILE), COMPLETE_FILE)
+        known = {"micro_batch_size": None, **_of_this_version(value, COMPLETE_FILE)}
+        marker = _read_known(cls, known, COMPLETE_FILE)
         files = {
             name: _read_known(FileRecord, record, f"{COMPLETE_FILE}: {name}")
             for name, record in marker.files.items()
