@@ -28,6 +28,7 @@ from trainer.model import Decoder
 from trainer.optimizer import learning_rate, set_learning_rate
 from trainer.parallel import World
 from trainer.precision import after_optimizer_step
+from trainer.prediction_check import PredictionCheck
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
 from trainer.sharding import clip_gradients, reshard, set_micro_batch
@@ -68,6 +69,7 @@ class TrainingLoop:
     open_stream: Callable[[BatchPlan, int], TrainingStream]
     """Micro-batches from a number of completed steps on."""
     growth: BatchGrowth
+    predictions: PredictionCheck
     held_out: SequenceReader
     checkpointer: Checkpointer
     progress: ProgressWriter | None
@@ -88,6 +90,7 @@ class TrainingLoop:
         total = self.spec.train_steps
         self.stream = self.open_stream(self.plan, step)
         self.ranks.advance(step)
+        self.predictions.predict(self.plan.micro_batch_size)
         if self.progress:
             self.progress.note(self.state(step))
         if step == 0:
@@ -108,6 +111,8 @@ class TrainingLoop:
             if last or stop or step % self.spec.limits.log_interval_steps == 0:
                 self.log(step, interval, rate)
                 interval = Interval()
+            if last or stop:
+                self.predictions.conclude(step)
             started = time.perf_counter()
             if last or (not stop and step % self.spec.limits.validation_interval_steps == 0):
                 self.validate(step)
@@ -160,6 +165,7 @@ class TrainingLoop:
         waited = self.stream.wait_seconds
         self.stream = self.open_stream(self.plan, step)
         self.stream.wait_seconds = waited
+        self.predictions.predict(size)
 
     def tokens(self, step: int) -> int:
         """Tokens trained on after ``step`` steps."""
@@ -182,7 +188,9 @@ class TrainingLoop:
             )
         steps = len(interval.losses)
         seconds = time.perf_counter() - interval.started - interval.paused_seconds
-        rate_of_tokens = steps * self.spec.recipe.global_batch_tokens / seconds
+        tokens = steps * self.spec.recipe.global_batch_tokens
+        rate_of_tokens = tokens / seconds
+        memory = gpu_memory_gib(self.world)
         self.report.metrics(
             step=step,
             loss=self.loss,
@@ -198,8 +206,9 @@ class TrainingLoop:
             data_wait_seconds=self.stream.wait_seconds / steps,
             gradient_norm=norm,
             learning_rate=rate,
-            **gpu_memory_gib(self.world),
+            **memory,
         )
+        self.predictions.observe(step, tokens=tokens, seconds=seconds, memory=memory)
         self.stream.wait_seconds = 0.0
 
     def validate(self, step: int) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
 
-from cdk_blackwell.planning.contracts import Tier
+from cdk_blackwell.planning.contracts import CHANNEL_INITIAL_WEIGHTS, Tier
 from cdk_blackwell.planning.records import Progress, utc_timestamp
 from cdk_blackwell.planning.run_spec import Layout, RunSpec
 from trainer.activation_checkpointing import apply_activation_checkpointing
@@ -23,6 +23,7 @@ from trainer.data import BatchPlan, TrainingStream
 from trainer.dataset import check_export_package, open_dataset
 from trainer.errors import TrainingError, classify, describe, user_error
 from trainer.export import export
+from trainer.hugging_face_weights import load_hugging_face_weights
 from trainer.layout import Meshes, check_layout, layout_in_use, make_meshes
 from trainer.loop import Outcome, TrainingLoop
 from trainer.metrics import Reporter
@@ -30,6 +31,7 @@ from trainer.model import Decoder, initialise
 from trainer.optimizer import make_optimizer
 from trainer.parallel import World, process_group
 from trainer.precision import apply_precision, check_precision
+from trainer.prediction_check import PredictionCheck
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
 from trainer.sharding import shard, share_sequences
@@ -106,6 +108,8 @@ def train(
     step = resumed.step if resumed else 0
     if resumed:
         report.event("resumed", step=step, tokens=resumed.tokens, ranks_then=resumed.ranks)
+    else:
+        load_initial_weights(model, container, report)
     growth = BatchGrowth(
         spec,
         layout,
@@ -136,6 +140,7 @@ def train(
         optimizer=optimizer,
         open_stream=open_stream,
         growth=growth,
+        predictions=PredictionCheck(spec, layout, world, report),
         held_out=dataset.held_out,
         checkpointer=checkpointer,
         progress=progress,
@@ -166,6 +171,18 @@ def train(
     if progress:
         progress.close()
     return outcome
+
+
+def load_initial_weights(model: Decoder, container: Container, report: Reporter) -> None:
+    """Begin with the weights of channel ``initial_weights``, where the job has one.
+
+    A run that goes on from a checkpoint has no use for them.
+    """
+    folder = container.channel(CHANNEL_INITIAL_WEIGHTS)
+    if not folder.exists():
+        return
+    notes = load_hugging_face_weights(model, folder)
+    report.event("initial_weights", channel=CHANNEL_INITIAL_WEIGHTS, notes=notes)
 
 
 def start_progress(spec: RunSpec, container: Container, report: Reporter) -> ProgressWriter:
