@@ -156,6 +156,7 @@ def test_gpu_hosts_get_the_efa_environment_and_no_forced_protocol(tmp_path: Path
     assert env["NCCL_SOCKET_IFNAME"] == "eth0"
     assert "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in env, "the command line says it"
     assert not {"NCCL_PROTO", "NCCL_ALGO"} & set(env)
+    assert env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1", "restarted ranks meet afresh"
 
 
 def test_hosts_without_gpus_get_none_of_it_and_users_have_the_last_word(tmp_path: Path) -> None:

@@ -7,31 +7,29 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
-from cdk_blackwell.planning.contracts import step_folder
+from cdk_blackwell.planning.contracts import COMPLETE_FILE, step_folder
 from cdk_blackwell.planning.records import CompleteMarker
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
-    clear_folder,
     find_checkpoint_damage,
-    measure,
     prunable,
     read_marker,
     remove_folder,
     step_folders,
-    write_marker,
-    writing_rank,
 )
-from trainer.errors import user_error
+from trainer.errors import TrainingError, user_error
 from trainer.parallel import World
+from trainer.saving import Saved, SaveError, Writer
+from trainer.signals import agree
 
 Warn = Callable[..., None]
 """Prints an event: ``warn("checkpoint_skipped", folder=..., reason=...)``."""
@@ -48,20 +46,118 @@ def recipe_sha256(spec: RunSpec) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+FAILED_SAVES: Final = 3
+"""So many saves in a row may fail before the run does: each puts one more interval's work at risk.
+"""
+SAFETY: Final = 1.25
+"""A save is expected to take so much longer than the last one: storage is shared."""
+
+
 class Checkpointer:
-    """Saves and loads model, optimizer and position below one folder."""
+    """Saves and loads model, optimizer and position below one folder.
+
+    All ranks call `begin`, `settle` and `load_newest` in step.
+    """
 
     def __init__(self, root: Path, spec: RunSpec, world: World, *, warn: Warn) -> None:
         self.root = root
         self.last_complete_step = 0
         """Newest step on disk that is known to be complete; 0 before the first."""
+        self.failures = 0
+        """Saves that failed since the last one that did not."""
+        self.latest: Saved | None = None
+        """The newest save of this attempt."""
         self._spec, self._world, self._warn = spec, world, warn
         self._recipe_sha256 = recipe_sha256(spec)
         self._saved_at = time.monotonic()
+        self._writer = Writer(world)
+        self._step = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a checkpoint is being written."""
+        return self._writer.busy
+
+    @property
+    def done(self) -> bool:
+        """Whether this rank's part of writing it has ended, so that `settle` needs no waiting."""
+        return self._writer.busy and self._writer.done
+
+    @property
+    def predicted_seconds(self) -> float:
+        """How long the next save will take, by the last one; 0 before the first."""
+        return SAFETY * self.latest.seconds if self.latest else 0.0
 
     def interval_passed(self) -> bool:
-        """Whether it is time to save, by this rank's clock; rank 0's is the one that counts."""
-        return time.monotonic() - self._saved_at >= self._spec.checkpoint.interval_seconds
+        """Whether it is time to save, by this rank's clock; rank 0's is the one that counts.
+
+        Never while a checkpoint is still being written: one at a time.
+        """
+        passed = time.monotonic() - self._saved_at >= self._spec.checkpoint.interval_seconds
+        return passed and not self.busy
+
+    def begin(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        step: int,
+        tokens: int,
+        micro_batch_size: int | None = None,
+    ) -> None:
+        """Copy everything; it is written while training goes on, until `settle`."""
+        marker = partial(
+            CompleteMarker,
+            run_id=self._spec.run_id,
+            step=step,
+            tokens=tokens,
+            ranks=self._world.size,
+            recipe_sha256=self._recipe_sha256,
+            micro_batch_size=micro_batch_size,
+        )
+        self._step = step
+        self._saved_at = time.monotonic()
+        self._writer.begin(
+            _state(model, optimizer),
+            self.root / step_folder(step),
+            lambda files: marker(files=files),
+            finish=self._prune,
+        )
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until all ranks have written theirs; False, on all, when the time is over first."""
+        unfinished = not self._writer.wait(seconds)
+        return not any(agree(self._world.maximum, unfinished))
+
+    def settle(self) -> Saved | None:
+        """Take note of a save that is done on all ranks; None when it failed.
+
+        A failed save is told of and tried again after the next interval, because the newest
+        complete checkpoint is untouched; after `FAILED_SAVES` in a row it ends the run.
+        """
+        try:
+            self.latest = self._writer.collect()
+        except SaveError as error:
+            self.failures += 1
+            self._warn(
+                "checkpoint_failed",
+                step=self._step,
+                reason=str(error),
+                failures=self.failures,
+                last_complete_step=self.last_complete_step,
+            )
+            if self._world.is_first:
+                self._make_room()
+            if self.failures >= FAILED_SAVES:
+                raise TrainingError(
+                    error.kind,
+                    f"{self.failures} checkpoints in a row could not be written, and all work "
+                    f"since step {self.last_complete_step} is at risk: {error}",
+                ) from error
+            return None
+        self.failures = 0
+        self.last_complete_step = self._step
+        return self.latest
 
     def save(
         self,
@@ -72,32 +168,32 @@ class Checkpointer:
         tokens: int,
         micro_batch_size: int | None = None,
     ) -> CompleteMarker:
-        """Save everything; returns when the checkpoint is complete on disk."""
-        folder = self.root / step_folder(step)
-        if self._world.is_first:
-            folder.mkdir(parents=True, exist_ok=True)
-            clear_folder(folder)
-        self._world.barrier()
-        save(_state(model, optimizer), checkpoint_id=folder)
-        mine = [p for p in folder.iterdir() if writing_rank(p.name) == self._world.rank]
-        records = self._world.gather({path.name: measure(path) for path in mine})
-        marker = CompleteMarker(
-            run_id=self._spec.run_id,
-            step=step,
-            tokens=tokens,
-            ranks=self._world.size,
-            recipe_sha256=self._recipe_sha256,
-            files={name: record for part in records for name, record in part.items()},
-            micro_batch_size=micro_batch_size,
-        )
-        if self._world.is_first:
-            write_marker(folder, marker)
-            for old in prunable(step_folders(self.root), keep=self._spec.checkpoint.keep):
-                remove_folder(old)
-        self._world.barrier()
-        self.last_complete_step = step
-        self._saved_at = time.monotonic()
-        return marker
+        """Save and wait until it is complete; a failure is raised at once."""
+        if self.busy:
+            self.wait()
+            self.settle()
+        self.begin(model, optimizer, step=step, tokens=tokens, micro_batch_size=micro_batch_size)
+        self.wait()
+        self.latest = self._writer.collect()
+        self.failures, self.last_complete_step = 0, step
+        return self.latest.marker
+
+    def _prune(self) -> None:
+        """A checkpoint that cannot be removed takes room, and nothing else."""
+        self._remove(prunable(step_folders(self.root), keep=self._spec.checkpoint.keep))
+
+    def _make_room(self) -> None:
+        """Give up what a failed save left, and older checkpoints: the newest complete one stays."""
+        failed = self.root / step_folder(self._step)
+        unfinished = [failed] if failed.is_dir() and not (failed / COMPLETE_FILE).exists() else []
+        self._remove([*unfinished, *prunable(step_folders(self.root), keep=1)])
+
+    def _remove(self, folders: list[Path]) -> None:
+        for folder in dict.fromkeys(folders):
+            try:
+                remove_folder(folder)
+            except OSError as error:
+                self._warn("checkpoint_not_removed", folder=folder.name, reason=str(error))
 
     def load_newest(
         self, model: nn.Module, optimizer: torch.optim.Optimizer

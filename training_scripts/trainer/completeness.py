@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ from trainer.manifest import file_sha256
 
 METADATA_FILE: Final = ".metadata"
 UPLOADING_SUFFIX: Final = ".sagemaker-uploading"
+UPLOAD_SECONDS: Final = 3600.0
+"""Age at which an upload's marker is taken for one whose upload died with its container; the upload
+of a file takes minutes. This project's choice."""
 _RANK_FILE: Final = re.compile(r"__(\d+)_\d+\.distcp")
 
 
@@ -102,8 +106,19 @@ def prunable(folders: Iterable[Path], *, keep: int) -> list[Path]:
 
 
 def is_uploading(folder: Path) -> bool:
-    """Whether SageMaker is in the middle of copying one of the folder's files to S3."""
-    return any(path.name.endswith(UPLOADING_SUFFIX) for path in folder.iterdir())
+    """Whether SageMaker is in the middle of copying one of the folder's files to S3.
+
+    A marker of an upload that died stays for ever, so one older than an hour says nothing.
+    """
+    for path in folder.iterdir():
+        if path.name.endswith(UPLOADING_SUFFIX):
+            try:
+                age = time.time() - path.stat().st_mtime
+            except FileNotFoundError:
+                continue  # done in this very moment
+            if age < UPLOAD_SECONDS:
+                return True
+    return False
 
 
 def clear_folder(folder: Path) -> None:

@@ -22,6 +22,9 @@ STORE_SECONDS: Final = 600
 """How long a host tries to reach the first one's store, which may still be installing packages;
 torchrun's own 60 s lose early hosts."""
 THREADS_PER_GPU: Final = 8
+RESTART_ENVIRONMENT: Final[Mapping[str, str]] = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Every start of the workers gets a store of its own. In the agents' shared one restarted ranks
+find addresses of ranks that are gone (pytorch/pytorch#135712; seen with torch 2.13)."""
 TCP_ENVIRONMENT: Final[Mapping[str, str]] = {"NCCL_NET": "Socket"}
 """Where TCP was asked for: NCCL's own sockets, without a search for EFA that would fail."""
 
@@ -45,6 +48,7 @@ def rank_environment(
         "OMP_NUM_THREADS": str(min(cores, THREADS_PER_GPU) if gpus else cores),
         "PYTHONUNBUFFERED": "1",
         "GLOO_SOCKET_IFNAME": cluster.interface,
+        **RESTART_ENVIRONMENT,
     }
     if gpus:
         derived |= {"NCCL_SOCKET_IFNAME": cluster.interface, **PLATFORM_ENVIRONMENT}
