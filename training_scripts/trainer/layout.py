@@ -19,11 +19,10 @@ from cdk_blackwell.planning.divisibility import (
     ulysses_divides,
 )
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.run_spec import Layout, Recipe
+from cdk_blackwell.planning.run_spec import EIGHT_BIT, Layout, Recipe
 from trainer.context_parallel import ContextGroup
 from trainer.errors import user_error
 from trainer.parallel import World
-from trainer.precision import EIGHT_BIT
 
 
 def layout_in_use(layout: Layout, world: World) -> tuple[Layout, str | None]:

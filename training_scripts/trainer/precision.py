@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
-from cdk_blackwell.planning.run_spec import Precision
+from cdk_blackwell.planning.run_spec import EIGHT_BIT, Precision
 from trainer.errors import user_error
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ COMPUTE_DTYPES: Final[Mapping[Precision, torch.dtype | None]] = {
     "mxfp8": torch.bfloat16,
 }
 """What FSDP gathers weights in and activations are in; None leaves fp32."""
-EIGHT_BIT: Final = frozenset({"fp8", "fp8_rowwise", "mxfp8"})
 SIZE_MULTIPLES: Final[Mapping[Precision, int]] = {"fp8": 16, "fp8_rowwise": 16, "mxfp8": 32}
 """Both sizes of a weight must divide by this: the 16 bytes by which cuBLAS aligns 8-bit operands,
 the 32 numbers that share a scale in OCP's MX format."""

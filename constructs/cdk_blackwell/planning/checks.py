@@ -25,12 +25,13 @@ from cdk_blackwell.planning.recipes import (
 )
 from cdk_blackwell.planning.request import Request
 from cdk_blackwell.planning.run_spec import (
+    EIGHT_BIT,
     GradientSync,
     Optimizer,
     OptimizerImplementation,
     Precision,
 )
-from cdk_blackwell.planning.tiers import MAXIMUM_INSTANCES, TIERS, tier_for
+from cdk_blackwell.planning.tiers import MAXIMUM_INSTANCES, TIERS, TierRecipe, tier_for
 
 MAXIMUM_TOKENS: Final = 10**15
 """Above any run of this size class; catches slips in the number of zeros."""
@@ -68,7 +69,7 @@ def check_request(request: Request) -> None:
     _check_money(request)
     tier = TIERS[request.tier] if request.tier else tier_for(model.parameter_count)
     most = request.instance_count or tier.maximum_instances
-    _check_layout(request, gpus=request.gpus or most * P6_B200.gpus)
+    _check_layout(request, tier=tier, gpus=request.gpus or most * P6_B200.gpus)
 
 
 def check_whole(name: str, value: object, *, least: int = 1, most: int) -> None:
@@ -142,7 +143,7 @@ def _check_money(request: Request) -> None:
         )
 
 
-def _check_layout(request: Request, *, gpus: int) -> None:
+def _check_layout(request: Request, *, tier: TierRecipe, gpus: int) -> None:
     layout = request.layout
     for name in ("shard_gpus", "replicas", "context_parallel", "ulysses", "tensor_parallel"):
         if getattr(layout, name) is not None:
@@ -151,20 +152,26 @@ def _check_layout(request: Request, *, gpus: int) -> None:
         _check_flag("reshard_after_forward", layout.reshard_after_forward)
     if layout.gradient_sync is not None:
         _check_choice("gradient_sync", layout.gradient_sync, get_args(GradientSync))
-    _check_tensor_parallel(request.model, layout.tensor_parallel, gpus=gpus)
+    _check_tensor_parallel(request, tier=tier, gpus=gpus)
     _check_product(request, gpus=gpus)
     _check_context_parallel(request, gpus=gpus)
     _check_ulysses(request)
 
 
-def _check_tensor_parallel(model: ModelShape, ranks: int | None, *, gpus: int) -> None:
-    if ranks is None:
+def _check_tensor_parallel(request: Request, *, tier: TierRecipe, gpus: int) -> None:
+    model, ranks = request.model, request.layout.tensor_parallel
+    if ranks is None or ranks == 1:
         return
     most = min(P6_B200.gpus, gpus)
     if ranks > most or most % ranks:
         raise PlanError(
             f"tensor_parallel is {ranks}; it must divide the {most} GPUs that one instance gives: "
             f"use {either(divisors(most))}"
+        )
+    if model.qk_norm == "full":
+        raise PlanError(
+            f"tensor_parallel is {ranks}; {model.name} normalises all of a token's heads together "
+            "(qk_norm full), which ranks that hold some of the heads cannot do: use 1"
         )
     for what in TENSOR_PARALLEL_DIVIDES:
         size = getattr(model, what)
@@ -174,6 +181,13 @@ def _check_tensor_parallel(model: ModelShape, ranks: int | None, *, gpus: int) -
                 f"tensor_parallel is {ranks}, which does not divide {what} {size:,} of "
                 f"{model.name}: use {either(fitting)}"
             )
+    precision = request.overrides.precision or tier.precision
+    if precision in EIGHT_BIT:
+        whose = "" if request.overrides.precision else f", the {tier.tier} tier's,"
+        raise PlanError(
+            f"tensor_parallel is {ranks}; it splits matrices, which precision {precision}{whose} "
+            "scales as a whole: use tensor_parallel 1, or bf16"
+        )
 
 
 def _check_product(request: Request, *, gpus: int) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.run_spec import EIGHT_BIT, Precision
 
 TENSOR_PARALLEL_DIVIDES: Final = (
     "num_attention_heads",
@@ -21,6 +22,17 @@ TENSOR_PARALLEL_DIVIDES: Final = (
 def tensor_parallel_divides(model: ModelShape, ranks: int) -> bool:
     """Whether every rank gets an equal part of each matrix."""
     return not any(getattr(model, size) % ranks for size in TENSOR_PARALLEL_DIVIDES)
+
+
+def tensor_parallel_works(model: ModelShape, ranks: int, precision: Precision) -> bool:
+    """Whether the trainer can split the model's matrices among so many ranks.
+
+    A norm over all of a token's heads needs all heads, and 8 bits scale a matrix as a whole.
+    """
+    if ranks == 1:
+        return True
+    whole = model.qk_norm == "full" or precision in EIGHT_BIT
+    return not whole and tensor_parallel_divides(model, ranks)
 
 
 def ulysses_divides(model: ModelShape, ranks: int, *, tensor_parallel: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cdk_blackwell.planning.divisibility import (
     sequence_divides,
-    tensor_parallel_divides,
+    tensor_parallel_works,
     ulysses_divides,
 )
 from cdk_blackwell.planning.hardware import P6_B200
@@ -57,7 +57,7 @@ def _is_possible(wish: Wish, layout: Layout) -> bool:
         layout.gpus == wish.gpus
         and layout.shard_gpus * layout.tensor_parallel % node == 0
         and node % layout.tensor_parallel == 0
-        and tensor_parallel_divides(wish.model, layout.tensor_parallel)
+        and tensor_parallel_works(wish.model, layout.tensor_parallel, wish.precision)
         and ulysses_divides(wish.model, layout.ulysses, tensor_parallel=layout.tensor_parallel)
         and sequence_divides(wish.sequence_length, layout.context_parallel, layout.ulysses)
         and wish.share(layout) > 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from itertools import pairwise
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
 from cdk_blackwell.planning.contracts import (
@@ -28,8 +28,10 @@ Precision = Literal["bf16", "fp32", "fp8", "fp8_rowwise", "mxfp8"]
 ``fp8`` scales whole tensors and gathers weights in 8 bits; ``fp8_rowwise`` scales rows and gathers
 in 16; ``mxfp8`` scales groups of 32 numbers, which only Blackwell's tensor cores do.
 """
+EIGHT_BIT: Final[frozenset[Precision]] = frozenset({"fp8", "fp8_rowwise", "mxfp8"})
 OptimizerImplementation = Literal["fused", "foreach"]
 GradientSync = Literal["micro_batch", "step"]
+LossPolicy = Literal["warn", "skip", "stop"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +190,10 @@ class Limits:
     """Longest time without a finished micro-batch on any rank of a host before the attempt fails.
     The default is below the 20 minutes after which collectives give up by themselves, so that the
     stacks show what they wait for. Starting, saving and exporting get four times as long."""
+    loss_policy: LossPolicy = "warn"
+    """About a loss far above those before it: ``warn`` says so, ``skip`` leaves the step out, which
+    waits for the GPU once per step, ``stop`` ends the run. One that is no number ends the run too,
+    but is left out under ``skip``, and under ``warn`` in 8 bits, which may fall back to bf16."""
 
     def __post_init__(self) -> None:
         _check_range(self, "in_cluster_restarts", least=0)

@@ -103,7 +103,7 @@ class _Search:
         wish, overrides = self.wish, self.wish.overrides
         tokens = size * wish.sequence_length // layout.context_parallel
         return Recipe(
-            precision=overrides.precision or wish.tier.precision,
+            precision=wish.precision,
             sequence_length=wish.sequence_length,
             global_batch_tokens=wish.batch_tokens(layout),
             micro_batch_size=size,
@@ -128,8 +128,7 @@ class _Search:
         blocks = model.num_hidden_layers * model.layer_parameter_count / layout.tensor_parallel
         held = 12 * model.parameter_count / (layout.shard_gpus * layout.tensor_parallel)
         if not layout.reshard_after_forward:
-            precision = self.wish.overrides.precision or self.wish.tier.precision
-            held += (1 if precision == "fp8" else 2) * blocks
+            held += (1 if self.wish.precision == "fp8" else 2) * blocks
         if layout.gradient_sync == "step" and sizes and sizes[-1] < self.wish.share(layout):
             held += 4 * blocks
         return held / GIB

@@ -11,7 +11,7 @@ from cdk_blackwell.planning.divisibility import (
     either,
     nearest,
     sequence_divides,
-    tensor_parallel_divides,
+    tensor_parallel_works,
     ulysses_divides,
 )
 from cdk_blackwell.planning.errors import PlanError
@@ -24,7 +24,7 @@ from cdk_blackwell.planning.recipes import (
     default_train_tokens,
 )
 from cdk_blackwell.planning.request import Request
-from cdk_blackwell.planning.run_spec import Layout
+from cdk_blackwell.planning.run_spec import Layout, Precision
 from cdk_blackwell.planning.tiers import TIERS, TierRecipe, tier_for
 
 
@@ -41,6 +41,11 @@ class Wish:
     train_tokens: int
     overrides: RecipeOverrides
     fixed: LayoutOverrides
+
+    @property
+    def precision(self) -> Precision:
+        """Given, or the tier's."""
+        return self.overrides.precision or self.tier.precision
 
     def share(self, layout: Layout) -> int:
         """Sequences of each data-parallel rank per step; 0 when the batch does not divide."""
@@ -92,7 +97,7 @@ class Wish:
             yield self.fixed.tensor_parallel
             return
         for ranks in divisors(min(P6_B200.gpus, self.gpus)):
-            if tensor_parallel_divides(self.model, ranks):
+            if tensor_parallel_works(self.model, ranks, self.precision):
                 yield ranks
 
     def _shards(self, tensor: int) -> Iterator[int]:
