@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from tokenizers import Tokenizer
 
 import prepare_data
+from preparation import documents, encoding
+from preparation.errors import InputError
+from preparation.shards import SplitWriter
+from preparation.vocabulary import load_vocabulary
 from trainer.data import find_shard_damage
 from trainer.manifest import Manifest
 
@@ -96,7 +106,7 @@ def test_files_that_are_not_text_are_left_out_and_counted(
     (sources / "binary.py").write_bytes(b"\xff\xfe\x00")
     (sources / "empty.py").write_text("")
     assert prepare(sources, tmp_path / "out") == 0
-    assert "2 files left out" in " ".join(capsys.readouterr().err.split())
+    assert "2 documents left out" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -140,10 +150,212 @@ def test_a_full_disk_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def full(self: object, tokens: object) -> None:
+    def full(self: object, tokens: object, mask: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(prepare_data.ShardWriter, "write", full)
+    monkeypatch.setattr(prepare_data.SplitWriter, "write", full)
     assert prepare(sources, tmp_path / "out") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def write_jsonl(folder: Path, *, field: str = "text") -> None:
+    folder.mkdir()
+    rows = [json.dumps({"id": i, field: text}) for i, text in enumerate(TEXTS.values())]
+    (folder / "part.jsonl").write_text("\n\n".join(rows))
+
+
+@pytest.mark.parametrize("stretch", [1, 7, 64, 1000, 1 << 20])
+def test_lines_are_read_once_wherever_a_stretch_ends(
+    stretch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_jsonl(tmp_path / "in")
+    monkeypatch.setattr(documents, "STRETCH_BYTES", stretch)
+    units = documents.find_units([tmp_path / "in/part.jsonl"], None)
+    read = [text for unit in units for text in documents.read_documents(unit, "text")]
+    assert read == list(TEXTS.values())
+
+
+def test_text_json_lines_and_parquet_of_equal_documents_give_equal_shards(
+    sources: Path, tmp_path: Path
+) -> None:
+    assert prepare(sources, tmp_path / "text", "--max-tokens", "100000") == 0
+    tokenizer = str(tmp_path / "text/tokenizer.json")
+    # Files are read in the order of their names.
+    texts = [TEXTS[name] for name in sorted(TEXTS)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": t}) + "\n" for t in texts))
+    table = pyarrow.table({"body": texts, "other": list(range(len(texts)))})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=7)
+    for kind in ("jsonl", "parquet"):
+        status = prepare_data.main(
+            [
+                *("--input", str(tmp_path / f"a.{kind}"), "--output", str(tmp_path / kind)),
+                *("--tokenizer", tokenizer, "--field", "body", "--validation-fraction", "0.2"),
+            ]
+        )
+        assert status == 0
+        assert files_of(tmp_path / kind) == files_of(tmp_path / "text")
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, documents_written: int) -> None:
+    real = prepare_data.SplitWriter.write
+    count = 0
+
+    def write(self: SplitWriter, tokens: Any, mask: Any) -> None:
+        nonlocal count
+        real(self, tokens, mask)
+        count += 1
+        if count == documents_written:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepare_data.SplitWriter, "write", write)
+
+
+@pytest.mark.parametrize("documents_written", [1, 5, 23, 59])
+def test_an_interrupted_preparation_goes_on_and_ends_with_the_same_bytes(
+    documents_written: int, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_data, "JOURNAL_SECONDS", 0.0)
+    monkeypatch.setattr(documents, "FILES_PER_TASK", 4)
+    size = ("--shard-tokens", "150")
+    assert prepare(sources, tmp_path / "whole", *size) == 0
+    with monkeypatch.context() as patched:
+        interrupt_after(patched, documents_written)
+        assert prepare(sources, tmp_path / "out", *size) == 130
+    assert not (tmp_path / "out/manifest.json").exists()
+    read: list[int] = []
+    encode = encoding._Worker.__call__
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            encoding._Worker,
+            "__call__",
+            lambda self, task: read.append(len(task)) or encode(self, task),
+        )
+        assert prepare(sources, tmp_path / "out", *size) == 0
+    assert sum(read) == 60 - (documents_written - 1) // 4 * 4
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+
+
+def test_shards_damaged_in_between_are_made_again(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(prepare_data, "JOURNAL_SECONDS", 0.0)
+    monkeypatch.setattr(documents, "FILES_PER_TASK", 4)
+    size = ("--shard-tokens", "150")
+    assert prepare(sources, tmp_path / "whole", *size) == 0
+    with monkeypatch.context() as patched:
+        interrupt_after(patched, 50)
+        assert prepare(sources, tmp_path / "out", *size) == 130
+    damaged = tmp_path / "out/train-00003.bin"
+    content = damaged.read_bytes()
+    damaged.write_bytes(bytes([content[0] ^ 255]) + content[1:])
+    assert prepare(sources, tmp_path / "out", *size) == 0
+    assert "damaged shards are made again" in " ".join(capsys.readouterr().err.split())
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+
+
+def test_an_interrupted_folder_is_not_mixed_with_another_request(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(prepare_data, "JOURNAL_SECONDS", 0.0)
+    monkeypatch.setattr(documents, "FILES_PER_TASK", 4)
+    with monkeypatch.context() as patched:
+        interrupt_after(patched, 20)
+        assert prepare(sources, tmp_path / "out") == 130
+    before = files_of(tmp_path / "out")
+    assert prepare(sources, tmp_path / "out", "--shard-tokens", "77") == 2
+    assert "of other input or with other options" in capsys.readouterr().err
+    assert files_of(tmp_path / "out") == before
+
+
+def with_tokenizer(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    value = json.loads((folder / "tokenizer.json").read_text())
+    change(value)
+    path = folder.parent / "changed.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_truncation_left_on_in_a_tokenizer_file_loses_no_text(
+    sources: Path, tmp_path: Path
+) -> None:
+    assert prepare(sources, tmp_path / "first") == 0
+    truncation = {"max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    path = with_tokenizer(tmp_path / "first", lambda v: v.update(truncation=truncation))
+    status = prepare_data.main(
+        [
+            *("--input", str(sources), "--include", "*.py", "--output", str(tmp_path / "b")),
+            *("--tokenizer", str(path), "--validation-fraction", "0.2"),
+        ]
+    )
+    assert status == 0
+    assert read_tokens(tmp_path / "b", "train") == read_tokens(tmp_path / "first", "train")
+
+
+def test_the_vocabulary_reaches_to_the_largest_id(sources: Path, tmp_path: Path) -> None:
+    assert prepare(sources, tmp_path / "first") == 0
+
+    def add(value: dict[str, Any]) -> None:
+        value["added_tokens"].append(value["added_tokens"][0] | {"id": 900, "content": "<|x|>"})
+        value["model"]["vocab"]["<|x|>"] = 900
+
+    path = with_tokenizer(tmp_path / "first", add)
+    assert load_vocabulary(path, end_of_text=None).size == 901
+    assert load_vocabulary(path, end_of_text="<|x|>").end_of_text_id == 900
+    with pytest.raises(InputError, match="lacks the token <nope>"):
+        load_vocabulary(path, end_of_text="<nope>")
+
+
+def test_text_that_quotes_the_end_of_text_does_not_end_there(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("before <|endoftext|> after")
+    status = prepare_data.main(
+        [
+            *("--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")),
+            *("--train-tokenizer", "--vocab-size", "257", "--validation-fraction", "0"),
+        ]
+    )
+    assert status == 0
+    end = Manifest.read(tmp_path / "out/manifest.json").tokenizer.end_of_text_id
+    assert [i for i, t in enumerate(read_tokens(tmp_path / "out", "train")) if t == end] == [26]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
+        ('{"text": "a"}\n\n{"body": "b"}\n', "line 3 has no field 'text' (it has: body)"),
+        ('{"text": ["a"]}\n', "a document is list, not text"),
+        ("3\n", "line 1 has no field 'text' (it has: no object)"),
+    ],
+)
+def test_a_wrong_record_is_named(
+    lines: str, message: str, sources: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert prepare(sources, tmp_path / "first") == 0
+    capsys.readouterr()
+    (tmp_path / "x.jsonl").write_text(lines)
+    tokenizer = str(tmp_path / "first/tokenizer.json")
+    arguments = ["--input", str(tmp_path / "x.jsonl"), "--tokenizer", tokenizer]
+    assert prepare_data.main([*arguments, "--output", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="pip install pyarrow"):
+        documents.find_units([tmp_path / "a.parquet"], None)
+
+
+def test_damaged_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
+        documents.find_units([tmp_path / "a.parquet"], None)

@@ -1,0 +1,181 @@
+"""Documents to token ids, in as many processes as wanted, always in the order of the input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from preparation.chat import ChatTemplate
+from preparation.documents import Unit, read_documents
+from preparation.errors import InputError
+from preparation.vocabulary import Vocabulary
+from trainer.manifest import SPLIT_TRAIN, SPLIT_VALIDATION
+
+TASKS_AHEAD: Final = 4
+"""Per process: enough that none waits, few enough that results do not fill memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """How documents become tokens; travels to every process."""
+
+    vocabulary: Vocabulary
+    field: str
+    validation_fraction: float
+    add_special_tokens: bool
+    chat: ChatTemplate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """One document's tokens."""
+
+    split: str
+    tokens: NDArray[np.uint32]
+    """With the end-of-text token, unless it is a conversation, whose template ends it."""
+    mask: NDArray[np.uint8] | None
+    """For conversations: 1 where the token counts in the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """One task's documents, in order."""
+
+    documents: list[Document]
+    skipped: int
+    """Empty, or not text."""
+    size: int
+    """Bytes of input."""
+
+
+_encode: _Worker
+
+
+def start_worker(encoder: Encoder) -> None:
+    """Give a tokenising process its tokenizer; an interrupt is the parent's to handle."""
+    global _encode
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _encode = _Worker(encoder)
+
+
+def encode(task: Sequence[Unit]) -> Encoded:
+    """Tokenise a task in a process that has been started."""
+    return _encode(task)
+
+
+class _Worker:
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._tokenizer = encoder.vocabulary.tokenizer()
+        # A document that merely quotes a special token must not end there. In a conversation the
+        # template's own special tokens are meant.
+        self._tokenizer.encode_special_tokens = encoder.chat is None
+
+    def __call__(self, task: Sequence[Unit]) -> Encoded:
+        found = [
+            document for unit in task for document in read_documents(unit, self._encoder.field)
+        ]
+        documents = self._conversations(found) if self._encoder.chat else self._texts(found)
+        return Encoded(
+            documents=documents,
+            skipped=len(found) - len(documents),
+            size=sum(unit.size for unit in task),
+        )
+
+    def _texts(self, found: list[Any]) -> list[Document]:
+        texts = [document for document in found if is_text(document)]
+        encodings = self._tokenizer.encode_batch_fast(
+            texts, add_special_tokens=self._encoder.add_special_tokens
+        )
+        end = self._encoder.vocabulary.end_of_text_id
+        return [
+            Document(
+                split=split_of(text, self._encoder.validation_fraction),
+                tokens=np.array([*encoding.ids, end], dtype=np.uint32),
+                mask=None,
+            )
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
+
+    def _conversations(self, found: list[Any]) -> list[Document]:
+        assert self._encoder.chat is not None
+        documents = []
+        for messages in found:
+            if not messages:
+                continue
+            rendered = self._encoder.chat.render(messages)
+            encoding = self._tokenizer.encode(rendered.text, add_special_tokens=False)
+            mask = np.array([rendered.counts(*o) for o in encoding.offsets], dtype=np.uint8)
+            if not mask.any():
+                continue
+            key = json.dumps(messages, sort_keys=True, default=str)
+            documents.append(
+                Document(
+                    split=split_of(key, self._encoder.validation_fraction),
+                    tokens=np.array(encoding.ids, dtype=np.uint32),
+                    mask=mask,
+                )
+            )
+        return documents
+
+
+def is_text(document: Any) -> bool:
+    """Whether it is a text that is not empty and has an encoding; InputError for another type."""
+    if document is None or document == "":
+        return False
+    if not isinstance(document, str):
+        raise InputError(
+            f"a document is {type(document).__name__}, not text; --field must name the text, or "
+            "give --chat for lists of messages"
+        )
+    try:
+        document.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def split_of(text: str, validation_fraction: float) -> str:
+    """Train or validation, by the hash of the text: equal documents never land in both."""
+    place = int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:8], "big") / 2**64
+    return SPLIT_VALIDATION if place < validation_fraction else SPLIT_TRAIN
+
+
+def encode_all(
+    tasks: Sequence[Sequence[Unit]], encoder: Encoder, *, workers: int
+) -> Generator[Encoded, None, None]:
+    """Tokenise all tasks, in their order whatever the number of processes."""
+    if workers == 1:
+        yield from map(_Worker(encoder), tasks)
+        return
+    pool = ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=start_worker, initargs=(encoder,)
+    )
+    try:
+        waiting: deque[Future[Encoded]] = deque()
+        for task in tasks:
+            waiting.append(pool.submit(encode, task))
+            if len(waiting) == workers * TASKS_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a tokenising process ended suddenly, most likely for lack of memory: run the same "
+            "command again with fewer --workers, it goes on from here"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
