@@ -33,8 +33,10 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
+    unset_fake_temporarily,
 )
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -165,7 +167,7 @@ def _peak(plan: Plan, *, micro_batches: int, progress: Callable[[str], None]) ->
     rank = _busiest_rank(plan.layout)
     with _alone_among(plan.layout.gpus, rank=rank):
         meshes = make_meshes(plan.layout, kind="cpu", rank=rank)
-        with FakeTensorMode():
+        with FakeTensorMode(), _meshes_stay_real():
             progress(f"building {plan.model.num_hidden_layers} layers")
             model = _build(plan, meshes)
             optimizer = make_optimizer(model, plan.recipe.optimizer)
@@ -193,6 +195,22 @@ def _alone_among(ranks: int, *, rank: int) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _meshes_stay_real() -> Iterator[None]:
+    """Let FSDP join its mesh to the tensor-parallel one, whose ranks it reads as numbers."""
+    name, join = "_concatenate", DeviceMesh._concatenate
+
+    def join_real(meshes: list[DeviceMesh]) -> DeviceMesh:
+        with unset_fake_temporarily():
+            return join(meshes)
+
+    setattr(DeviceMesh, name, staticmethod(join_real))
+    try:
+        yield
+    finally:
+        setattr(DeviceMesh, name, staticmethod(join))
 
 
 def _build(plan: Plan, meshes: Meshes) -> Decoder:
