@@ -49,6 +49,10 @@ test: setup $(TEST_STAMP)  ## Everything fast: style, types, tests
 test-all: test  ## The slow and strict tests too (run by CI)
 	@$(say) "slow tests" && pytest -m slow
 
+.PHONY: docs
+docs: setup $(TEST_STAMP)  ## The documentation site, in build/site
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
 .PHONY: clean
 clean:  ## Remove what was built (keeps the virtual environment)
 	rm -rf build dist cdk.out .coverage .mypy_cache .ruff_cache .pytest_cache
@@ -70,7 +74,7 @@ $(RUN_STAMP): requirements.txt pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_STAMP): $(RUN_STAMP)
-	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,cli,chart,nag,dev]' | $(live) || $(PIP_FAILED); }
+	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,cli,chart,nag,docs,dev]' | $(live) || $(PIP_FAILED); }
 	@touch $@
 
 $(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import re
+import os
 import subprocess
 import sys
 import sysconfig
@@ -14,28 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "constructs" / "cdk_blackwell"
-
-ALLOWED_IMPORTS = {
-    "planning": {"planning"},
-    "compliance": {"compliance", "planning"},
-    "infrastructure": {"infrastructure", "compliance", "planning"},
-    "lifecycle": {"lifecycle", "infrastructure", "compliance", "planning"},
-    "jobs": {"jobs", "lifecycle", "infrastructure", "compliance", "planning"},
-    "local": {"local", "planning", "lifecycle", "compliance"},
-    "testing": {"testing", "jobs", "lifecycle", "compliance", "planning"},
-    "cli": {"cli", "local", "jobs", "lifecycle", "infrastructure", "compliance", "planning"},
-}
-"""Imports run one way; ``planning`` is carried by the Lambda and the bundle, so it stands alone."""
-
-
-def imported_modules(path: Path) -> set[str]:
-    modules = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules.add(node.module)
-    return modules
 
 
 def run_python(code: str, *, folder: Path) -> str:
@@ -70,27 +47,17 @@ def test_planning_needs_neither_the_cdk_nor_torch(module: str) -> None:
     assert heavy == "[]"
 
 
-@pytest.mark.parametrize("part", sorted(ALLOWED_IMPORTS))
-def test_imports_run_one_way(part: str) -> None:
-    wrong = {
-        f"{path.relative_to(PACKAGE)}: {module}"
-        for path in (PACKAGE / part).rglob("*.py")
-        for module in imported_modules(path)
-        if module.startswith("cdk_blackwell.")
-        and (PACKAGE / module.split(".")[1]).is_dir()
-        and module.split(".")[1] not in ALLOWED_IMPORTS[part]
-    }
-    assert not wrong
-
-
-def test_the_trainer_shares_only_planning_with_the_constructs() -> None:
-    wrong = {
-        f"{path.relative_to(ROOT)}: {module}"
-        for path in (ROOT / "training_scripts").rglob("*.py")
-        for module in imported_modules(path)
-        if module.startswith("cdk_blackwell") and not module.startswith("cdk_blackwell.planning")
-    }
-    assert not wrong
+def test_imports_run_one_way() -> None:
+    """The contracts stand in pyproject.toml, under import-linter."""
+    done = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": "constructs:training_scripts:."},
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_types_are_published() -> None:
@@ -118,10 +85,3 @@ def test_every_requirement_is_pinned_and_the_promised_ones_are_there() -> None:
     names = {line.split("==")[0] for line in lines if "==" in line}
     assert len(names) == len(lines)
     assert {"aws-cdk-lib", "constructs", "sagemaker", "boto3", "pytest", "cdk-nag"} <= names
-
-
-def test_what_the_readme_links_to_exists() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
-    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
-    assert links
-    assert not missing
