@@ -146,6 +146,7 @@ def definition(**changes: Any) -> JobDefinition:
                 "log_interval_steps": 10,
                 "validation_interval_steps": 100,
                 "hang_seconds": 900.0,
+                "loss_policy": "warn",
             },
         },
         "bundle": {"bucket": ASSETS, "key": "bundle.tar.gz"},

@@ -51,9 +51,9 @@ def tiny_spec(
     steps: int = 6,
     shape: ModelShape | None = None,
     recipe: dict[str, Any] | None = None,
-    layout: dict[str, int] | None = None,
+    layout: dict[str, Any] | None = None,
     checkpoint: dict[str, Any] | None = None,
-    limits: dict[str, int] | None = None,
+    limits: dict[str, Any] | None = None,
     **changes: Any,
 ) -> RunSpec:
     """A whole ``run.json``; every part can be changed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from cdk_blackwell.planning.contracts import (
     CHANNEL_DATASET,
@@ -10,7 +10,7 @@ from cdk_blackwell.planning.contracts import (
     SCHEMA_VERSION,
 )
 from cdk_blackwell.planning.plan import Plan
-from cdk_blackwell.planning.run_spec import Checkpoint, Data, Limits, RunSpec
+from cdk_blackwell.planning.run_spec import Checkpoint, Data, Limits, LossPolicy, RunSpec
 
 CHECKPOINTS_KEPT: Final = 2
 _ANY_RUN: Final = "any"
@@ -27,6 +27,7 @@ def run_template(
     validation_sequences: int,
     log_interval_steps: int,
     in_cluster_restarts: int,
+    loss_policy: LossPolicy,
 ) -> dict[str, Any]:
     """Plain JSON types; ValueError names a value that is out of range."""
     for name, value, lowest in (
@@ -38,6 +39,9 @@ def run_template(
     ):
         if value < lowest:
             raise ValueError(f"{name} {value} is not allowed: give {lowest} or more")
+    if loss_policy not in get_args(LossPolicy):
+        allowed = ", ".join(get_args(LossPolicy))
+        raise ValueError(f"loss_policy {loss_policy!r} is not allowed: give one of {allowed}")
     spec = RunSpec(
         schema_version=SCHEMA_VERSION,
         run_id=_ANY_RUN,
@@ -59,6 +63,7 @@ def run_template(
             in_cluster_restarts=in_cluster_restarts,
             log_interval_steps=log_interval_steps,
             validation_interval_steps=validation_interval_steps,
+            loss_policy=loss_policy,
         ),
     )
     return {key: value for key, value in spec.to_dict().items() if key != "run_id"}

@@ -63,6 +63,7 @@ from cdk_blackwell.planning.recipes import (
     LayoutOverrides,
     RecipeOverrides,
 )
+from cdk_blackwell.planning.run_spec import LossPolicy
 
 
 @jsii.implements(ec2.IConnectable)
@@ -107,6 +108,7 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param validation_sequences: held-out sequences per validation. Default: 64.
     :param log_interval_steps: steps between metrics lines. Default: 10.
     :param in_cluster_restarts: times torchrun restarts failed workers in place. Default: 1.
+    :param loss_policy: ``warn`` of a loss that jumps, ``skip`` the step or ``stop``. Default: warn.
     :param export: write a Hugging Face export at the end. Default: yes.
     :param image: container image. Default: AWS's PyTorch 2.13 image for SageMaker.
     :param wheelhouse: folder of the wheels that travel. Default: ``wheelhouse`` where you work.
@@ -162,6 +164,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         validation_sequences: int = 64,
         log_interval_steps: int = 10,
         in_cluster_restarts: int = 1,
+        loss_policy: LossPolicy = "warn",
         export: bool = True,
         image: TrainingImage | None = None,
         wheelhouse: str | None = None,
@@ -328,6 +331,7 @@ class TrainingJob(ExtensionPoints, JobUse):
                 validation_sequences=validation_sequences,
                 log_interval_steps=log_interval_steps,
                 in_cluster_restarts=in_cluster_restarts,
+                loss_policy=loss_policy,
             ),
             bundle=S3Object(bucket=bundle.s3_bucket_name, key=bundle.s3_object_key),
             checkpoint_bucket=self.checkpoint_store.bucket.bucket_name,
