@@ -196,13 +196,19 @@ def _check_product(request: Request, *, gpus: int) -> None:
     product = prod(given.values())
     words = " x ".join(f"{name} {value}" for name, value in given.items())
     if gpus % product:
-        (name, value), *others = given.items()
-        rest = prod(other for _, other in others)
-        near = nearest([d for d in divisors(gpus) if gpus % (d * rest) == 0], value)
-        advice = f": use {name} {either(near)}" if near else ""
+        # The first of them that can be changed alone; each of two may be too much already.
+        ways = (
+            f"use {name} {either(near)}"
+            for name, value in given.items()
+            if (
+                near := nearest(
+                    [d for d in divisors(gpus) if gpus * value % (d * product) == 0], value
+                )
+            )
+        )
         raise PlanError(
-            f"{words} is {product:,} GPUs, which does not divide the {gpus} GPUs that there are"
-            + advice
+            f"{words} is {product:,} GPUs, which does not divide the {gpus} GPUs that there are: "
+            + next(ways, "leave one of them out")
         )
     open_count = request.gpus is None and request.instance_count is None
     if len(given) == 3 and product != gpus and not open_count:
