@@ -1,0 +1,127 @@
+"""Every example synthesises, and does what its text says."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aws_cdk
+import pytest
+
+from cdk_blackwell.lifecycle.handler.definition import RESOURCE_TYPE
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+APPS = sorted(EXAMPLES.glob("*/app.py"))
+
+Templates = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Templates]:
+    """Templates of an example by stack name; each example is run once."""
+    made: dict[str, Templates] = {}
+
+    def synthesise(name: str) -> Templates:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            with pytest.MonkeyPatch.context() as patch:
+                # jsii's process has the environment it was started with: CDK_OUTDIR comes too late.
+                patch.setattr(aws_cdk, "App", partial(aws_cdk.App, outdir=str(folder)))
+                runpy.run_path(str(EXAMPLES / name / "app.py"), run_name="__main__")
+            made[name] = {
+                path.name.removesuffix(".template.json"): json.loads(path.read_text())
+                for path in folder.glob("*.template.json")
+            }
+        return made[name]
+
+    return synthesise
+
+
+def runs(templates: Templates) -> list[dict[str, Any]]:
+    """Properties of the run of every job of an example."""
+    return [
+        resource["Properties"]
+        for template in templates.values()
+        for resource in template["Resources"].values()
+        if resource["Type"] == RESOURCE_TYPE
+    ]
+
+
+def resource_types(templates: Templates) -> set[str]:
+    return {r["Type"] for t in templates.values() for r in t["Resources"].values()}
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in APPS])
+def test_it_defines_a_job_and_launches_nothing(
+    templates: Callable[[str], Templates], name: str
+) -> None:
+    found = runs(templates(name))
+    assert found
+    assert all("RunId" not in run for run in found)
+
+
+@pytest.mark.parametrize("path", APPS, ids=lambda path: path.parent.name)
+def test_it_is_listed(path: Path) -> None:
+    assert f"| `{path.parent.name}` |" in (EXAMPLES / "README.md").read_text()
+
+
+def test_a_team_class_changes_recipe_policy_and_environment(
+    templates: Callable[[str], Templates],
+) -> None:
+    found = templates("subclass")
+    text = json.dumps(found)
+    assert "fp8_rowwise" in text
+    assert "dynamodb:PutItem" in text
+    assert "EXPERIMENTS" in json.dumps(runs(found))
+
+
+def test_imported_parts_make_nothing_that_holds_data(
+    templates: Callable[[str], Templates],
+) -> None:
+    made = resource_types(templates("imported_parts"))
+    assert not made & {
+        "AWS::EC2::Subnet",
+        "AWS::EC2::VPC",
+        "AWS::FSx::FileSystem",
+        "AWS::KMS::Key",
+        "AWS::S3::Bucket",
+        "AWS::SNS::Topic",
+    }
+
+
+def test_an_own_script_travels_in_a_channel_and_is_started(
+    templates: Callable[[str], Templates],
+) -> None:
+    text = json.dumps(runs(templates("own_entrypoint")))
+    assert "exec torchrun" in text
+    assert "launch.py" not in text
+    assert r"ChannelName\": \"script".replace(": ", ":") in text
+
+
+def test_the_own_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state.json").write_text('{"step": 40}')
+    script = EXAMPLES / "own_entrypoint" / "script" / "train.py"
+    monkeypatch.setenv("CDKB_CHECKPOINT_DIR", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert ended.value.code == 0
+    assert json.loads((tmp_path / "state.json").read_text()) == {"step": 100}
+
+
+def test_an_own_image_is_pinned_by_digest_and_pulled_from_its_account(
+    templates: Callable[[str], Templates],
+) -> None:
+    text = json.dumps(templates("own_image"))
+    assert "training@sha256:0123456789abcdef" in text
+    assert "arn:aws:ecr:us-west-2:210987654321:repository/training" in text
+
+
+def test_every_region_pulls_its_own_image(templates: Callable[[str], Templates]) -> None:
+    found = templates("multi_region")
+    assert set(found) == {"Train-us-west-2", "Train-us-east-1"}
+    for region in ("us-west-2", "us-east-1"):
+        assert f".dkr.ecr.{region}." in json.dumps(runs({"it": found[f"Train-{region}"]}))
