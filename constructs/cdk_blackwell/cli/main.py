@@ -15,6 +15,8 @@ from cdk_blackwell._version import __version__
 from cdk_blackwell.cli.demo.command import demo
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.plan.command import plan
+from cdk_blackwell.cli.runs.command import runs
+from cdk_blackwell.cli.runs.stop import stop
 from cdk_blackwell.cli.vendor import vendor
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 
@@ -24,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(plan)
+app.command()(runs)
+app.command()(stop)
 app.command()(demo)
 app.command()(vendor)
 
@@ -67,6 +71,20 @@ def main() -> None:
         _fail(_usage(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        expected = _expected(error)
+        if expected is None:
+            raise
+        _fail(str(expected), expected.exit_code)
+
+
+def _expected(error: Exception) -> CommandError | None:
+    """What AWS or the network said, in one line; None for what nobody expects."""
+    if "botocore" not in sys.modules:
+        return None
+    from cdk_blackwell.cli.aws.failures import explain
+
+    return explain(error)
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -1,0 +1,41 @@
+"""The run controller as the command line asks it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cdk_blackwell.cli.aws.deployed import DeployedJob
+from cdk_blackwell.cli.aws.session import Aws
+from cdk_blackwell.cli.errors import AwsRefusedError, RefusedError
+from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
+
+
+def ask(aws: Aws, job: DeployedJob, action: str, **more: Any) -> ControllerAnswer:
+    """Invoke the controller; AwsRefusedError when the function itself failed.
+
+    ``more`` are the keys of a direct invocation (``run_id``, ``overrides``, ``dry_run``).
+    """
+    event = {"action": action, **{key: value for key, value in more.items() if value is not None}}
+    answer = aws.client("lambda").invoke(
+        FunctionName=job.output.controller, Payload=json.dumps(event).encode()
+    )
+    payload = json.loads(answer["Payload"].read())
+    if "FunctionError" in answer:
+        reason = payload.get("errorMessage") if isinstance(payload, dict) else payload
+        raise AwsRefusedError(
+            f"the controller {job.output.controller} failed: {reason} (its log group tells more)"
+        )
+    try:
+        return ControllerAnswer.from_dict(payload)
+    except ValueError as error:
+        raise AwsRefusedError(
+            f"{error}; the stack {job.stack} was deployed with another version of cdk-blackwell"
+        ) from error
+
+
+def require(answer: ControllerAnswer) -> ControllerAnswer:
+    """The same answer; RefusedError when the controller refused."""
+    if answer.state == "refused":
+        raise RefusedError(answer.message)
+    return answer

@@ -1,0 +1,1 @@
+"""``cdk-blackwell runs`` and ``stop``: what was launched, how it went, and its end."""
