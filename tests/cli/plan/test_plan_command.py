@@ -70,6 +70,43 @@ def test_no_screen_is_wider_than_80_columns(model: str, length: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
+        (*MID, "--hourly-price-usd", "9999", "--train-tokens", "900T", "--explain", "--details"),
+        (*MID, "--precision", "bf16", "--tensor-parallel", "8", "--explain", "--details"),
+        (*TOO_LARGE, "--explain", "--details"),
+        ("--model", "llama-3-64b", "-s", "128k", "--nodes", "64", "--explain", "--details"),
+        ("--model", "qwen2.5-0.5b", "--gpus", "1", "--eager", "--optimizer", "foreach"),
+        (*MID, "--hourly-price-usd", "98.84", "--max-cost-usd", "100", "--explain"),
+        ("--list-models",),
+        ("--help",),
+    ],
+    ids=" ".join,
+)
+def test_every_mode_stays_within_80_columns(words: tuple[str, ...]) -> None:
+    shown = invoke(*words)
+    assert shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
+def test_the_memory_margin_of_tensor_parallelism_is_shown_and_counted() -> None:
+    words = (*MID, "--precision", "bf16", "--tensor-parallel", "2")
+    memory = planned(*words)["memory"]
+    shown = " ".join(invoke(*words).stdout.split())
+    assert memory["margin_gib"] > 0
+    assert f"margin of error {memory['margin_gib']:.1f}" in shown
+    assert f"with margin {memory['reserved_gib'] + memory['margin_gib']:.1f}" in shown
+    assert "margin" not in invoke(*MID).stdout
+
+
+@pytest.mark.parametrize(("words", "kernels"), [((), "compiled"), (("--eager",), "plain (eager)")])
+def test_the_screen_says_which_kernels_memory_was_counted_for(
+    words: tuple[str, ...], kernels: str
+) -> None:
+    assert f"for {kernels} kernels" in " ".join(invoke(*MID, *words).stdout.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         MID,
         (*MID, "--hourly-price-usd", "98.84", "--train-tokens", "300B"),
         (*MID, "--eager", "--precision", "bf16", "--keep-weights", "--optimizer", "foreach"),
@@ -186,6 +223,12 @@ def test_a_cost_ceiling_refuses() -> None:
         ((*MID, "--activation-checkpointing", "some"), "every:K"),
         ((*MID, "--precision", "fp4"), "fp4"),
         ((*MID, "--tensor-parallel", "3"), "--tensor-parallel"),
+        ((*MID, "--tensor-parallel", "2"), "splits matrices, which precision fp8"),
+        (("--model", "olmo-2-7b", "--tensor-parallel", "2"), "normalises all"),
+        ((*MID, "--micro-batch-size", "3", "--global-batch-tokens", "4M"), "--micro-batch-size"),
+        ((*MID, "--micro-batch-size", "0"), "--micro-batch-size is 0"),
+        ((*MID, "--train-tokens", "1" + "0" * 30), "--train-tokens"),
+        ((*MID, "--context-parallel", "64", "--shard-gpus", "8"), "--context-parallel is 64"),
         ((*MID, "--ulysses", "3"), "--ulysses is 3"),
         ((*MID, "--context-parallel", "3"), "--context-parallel"),
         ((*MID, "--hourly-price-usd", "free"), "US dollars"),
@@ -279,6 +322,7 @@ def test_details_show_both_flop_conventions_and_all_phases() -> None:
     shown = invoke(*MID, "--details").stdout
     assert "(causal)" in shown
     assert "(PaLM)" in shown
+    assert "Megatron-class stacks reach" in shown
     for phase in planned(*MID)["throughput"]["phases"]:
         assert phase.replace("_", " ") in shown
 

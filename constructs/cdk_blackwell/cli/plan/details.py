@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cdk_blackwell.cli.plan.bars import bar
 from cdk_blackwell.cli.plan.section import BAR_WIDTH, rule, section
-from cdk_blackwell.cli.plan.words import duration, spaced
+from cdk_blackwell.cli.plan.words import duration, kernel_words, spaced
 from cdk_blackwell.planning.plan import Plan
 from cdk_blackwell.planning.storage_needs import storage_needs
 from cdk_blackwell.planning.throughput import megatron_class
@@ -71,10 +71,9 @@ def _compare(plan: Plan) -> Text:
 
 def _memory(plan: Plan) -> Text:
     memory = plan.memory
-    kernels = "compiled" if plan.recipe.compile else "plain (eager)"
     return Text(
         f"live tensors peak at {memory.allocated_gib:.2f} GiB ({memory.peak_moment}); counted for "
-        f"{kernels} kernels"
+        f"{kernel_words(memory.kernels)} kernels"
     )
 
 

@@ -11,13 +11,21 @@ from cdk_blackwell.cli.plan.flags import command_words, in_flags
 from cdk_blackwell.cli.plan.layout_picture import layout_picture, layout_words
 from cdk_blackwell.cli.plan.section import BAR_WIDTH, WIDTH, section
 from cdk_blackwell.cli.plan.verify import Verification
-from cdk_blackwell.cli.plan.words import duration, parameters, plural, spaced, tokens, usd
+from cdk_blackwell.cli.plan.words import (
+    duration,
+    kernel_words,
+    parameters,
+    plural,
+    spaced,
+    tokens,
+    usd,
+)
 from cdk_blackwell.planning.errors import DoesNotFitError
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.plan import Plan
 from cdk_blackwell.planning.tiers import TIERS
 
-_GOOD, _BAD, _PART = "green", "red", "cyan"
+_GOOD, _BAD, _PART, _MARGIN = "green", "red", "cyan", "yellow"
 
 
 def print_plan(console: Console, plan: Plan, *, notes: tuple[str, ...] = ()) -> None:
@@ -56,7 +64,7 @@ def _recipe(plan: Plan) -> Text:
         (recipe.precision, "bold"),
         ", checkpointing ",
         (recipe.activation_checkpointing, "bold"),
-        f", loss {loss}, {'compiled blocks' if recipe.compile else 'plain (eager) kernels'}",
+        f", loss {loss}, {'compiled blocks' if recipe.compile else 'plain (eager) blocks'}",
     )
 
 
@@ -94,7 +102,7 @@ def _layout(plan: Plan) -> Group:
 
 def _memory(plan: Plan) -> Group:
     memory = plan.memory
-    total = memory.reserved_gib
+    total = memory.reserved_gib + memory.margin_gib
     scale = max(total, memory.budget_gib)
     style = _GOOD if memory.fits else _BAD
     table = Table.grid(padding=(0, 1))
@@ -106,8 +114,11 @@ def _memory(plan: Plan) -> Group:
         drawn = bar(gib, scale=scale, width=BAR_WIDTH, style=_PART, start=start)
         table.add_row(spaced(name), f"{gib:.1f}", drawn)
         start += gib
+    if memory.margin_gib:
+        drawn = bar(memory.margin_gib, scale=scale, width=BAR_WIDTH, style=_MARGIN, start=start)
+        table.add_row("margin of error", f"{memory.margin_gib:.1f}", drawn)
     table.add_row(
-        Text("reserved, upper bound", style="bold"),
+        Text(f"reserved, {'with margin' if memory.margin_gib else 'upper bound'}", style="bold"),
         Text(f"{total:.1f}", style=f"bold {style}"),
         gauge(total, limit=memory.budget_gib, scale=scale, width=BAR_WIDTH, style=style),
     )
@@ -121,7 +132,8 @@ def _memory(plan: Plan) -> Group:
         Text("GiB per GPU", style="dim"),
         table,
         Text(
-            f"peak of live tensors {memory.allocated_gib:.1f} GiB, at: {memory.peak_moment}",
+            f"peak of live tensors {memory.allocated_gib:.1f} GiB, at: {memory.peak_moment}; for "
+            f"{kernel_words(memory.kernels)} kernels",
             style="dim",
         ),
     )

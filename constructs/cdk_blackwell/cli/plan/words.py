@@ -42,6 +42,11 @@ def spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
+def kernel_words(kernels: str) -> str:
+    """What a memory estimate took the blocks to run."""
+    return "plain (eager)" if kernels == "eager" else kernels
+
+
 def number(value: float) -> str:
     """Separators for thousands; three digits where there is a fraction."""
     if isinstance(value, int) or float(value).is_integer():
