@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
+from torch.utils._pytree import tree_map_only
 
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, step_folder
 from cdk_blackwell.planning.records import CompleteMarker
@@ -28,6 +29,7 @@ from trainer.completeness import (
 )
 from trainer.errors import TrainingError, user_error
 from trainer.parallel import World
+from trainer.precision import unwrapped
 from trainer.saving import Saved, SaveError, Writer
 from trainer.signals import agree
 
@@ -242,5 +244,12 @@ class Checkpointer:
 
 
 def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Plain tensors that share the memory of the model's and the optimizer's.
+
+    What torchao wraps to gather in 8 bits would be saved as garbage by the copy that asynchronous
+    saving makes, and could not be loaded into a model of another precision.
+    """
     model_state, optimizer_state = get_state_dict(model, optimizer)
-    return {"model": model_state, "optimizer": optimizer_state}
+    state = {"model": model_state, "optimizer": optimizer_state}
+    plain: dict[str, Any] = tree_map_only(Tensor, unwrapped, state)
+    return plain

@@ -16,7 +16,8 @@ from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.batch_growth import BatchGrowth
 from trainer.checkpoint import Checkpointer
 from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, validation_batches
-from trainer.errors import user_error
+from trainer.errors import TrainingError, user_error
+from trainer.health import LossWatch
 from trainer.layout import Meshes
 from trainer.metrics import (
     Reporter,
@@ -51,6 +52,8 @@ class Interval:
     """What has been gathered since the last metrics line."""
 
     losses: list[Tensor] = field(default_factory=list)
+    """This rank's shares, of the steps that counted."""
+    steps: int = 0
     started: float = field(default_factory=time.perf_counter)
     paused_seconds: float = 0.0
     """Spent on validation and checkpoints, which do not count as step time."""
@@ -70,6 +73,7 @@ class TrainingLoop:
     """Micro-batches from a number of completed steps on."""
     growth: BatchGrowth
     predictions: PredictionCheck
+    health: LossWatch
     held_out: SequenceReader
     checkpointer: Checkpointer
     progress: ProgressWriter | None
@@ -98,7 +102,10 @@ class TrainingLoop:
         interval = Interval()
         while step < total:
             rate = learning_rate(step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer)
-            interval.losses.append(self.train_step(self.stream.next_step(), rate))
+            share = self.train_step(self.stream.next_step(), rate, step=step + 1)
+            if share is not None:
+                interval.losses.append(share)
+            interval.steps += 1
             step += 1
             self.stepped_at = utc_timestamp()
             self.ranks.advance(step)
@@ -131,8 +138,11 @@ class TrainingLoop:
         self.report.event("completed", step=step, tokens=self.tokens(step))
         return Outcome(step=step, stopped=False)
 
-    def train_step(self, batches: list[Batch], rate: float) -> Tensor:
-        """One optimizer step; returns this rank's share of the mean loss, still on the device."""
+    def train_step(self, batches: list[Batch], rate: float, *, step: int) -> Tensor | None:
+        """One optimizer step; returns this rank's share of the mean loss, still on the device.
+
+        None when the step was left out for its loss: weights and moments are as they were.
+        """
         set_learning_rate(self.optimizer, rate)
         share = torch.zeros((), device=self.world.device)
         layout = self.meshes.layout
@@ -147,13 +157,42 @@ class TrainingLoop:
             share += loss.detach() / layout.tensor_parallel
             self.ranks.beat()
         complete_gradients(self.model, self.meshes.tensor)
-        self.gradient_norm = clip_gradients(
+        norm = clip_gradients(
             self.model.parameters(), maximum_norm=self.spec.recipe.optimizer.gradient_clip_norm
         )
+        if self.health.judges_each_step and not self.accept(step, share, norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            return None
+        self.gradient_norm = norm
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         after_optimizer_step(self.model, self.spec.recipe.precision)
         return share
+
+    def accept(self, step: int, share: Tensor, norm: Tensor) -> bool:
+        """Whether the step counts, by numbers on which all ranks agree to the last bit."""
+        numbers = (float(self.world.total(share.clone())), float(norm))
+        loss, largest = self.world.maximum(*(n if math.isfinite(n) else math.inf for n in numbers))
+        return self.judge(step, loss, largest)
+
+    def judge(self, step: int, loss: float, norm: float | None) -> bool:
+        """Whether a loss is acceptable; one that ends the run is told to the controller first."""
+        try:
+            return self.health.accept(step, loss, norm)
+        except TrainingError:
+            self.loss = loss
+            if self.progress:
+                # Waited for, so that the alarm on such a loss learns of it.
+                self.progress.write(self.state(step))
+                self.progress.close()
+            raise
+
+    def losses(self, interval: Interval) -> list[float]:
+        """Of an interval's steps that counted, over all ranks."""
+        if not interval.losses:
+            return []
+        losses: list[float] = self.world.total(torch.stack(interval.losses)).tolist()
+        return losses
 
     def fit_batch(self, step: int) -> None:
         """Go on with micro-batches of another size when memory asks for it or allows it."""
@@ -173,27 +212,21 @@ class TrainingLoop:
 
     def log(self, step: int, interval: Interval, rate: float) -> None:
         """Print the metrics line of an interval."""
-        mean = self.world.total(torch.stack(interval.losses).mean())
-        self.loss = float(mean)
         norm = float(self.gradient_norm) if self.gradient_norm is not None else None
-        if not math.isfinite(self.loss) or (norm is not None and not math.isfinite(norm)):
-            if self.progress:
-                # Waited for, so that the alarm on such a loss learns of it.
-                self.progress.write(self.state(step))
-                self.progress.close()
-            raise user_error(
-                f"training diverged at step {step}: loss {self.loss}, gradient norm {norm}; lower "
-                f"peak_learning_rate ({self.spec.recipe.optimizer.peak_learning_rate:g}) or "
-                "lengthen the warm-up. Older checkpoints are kept"
-            )
-        steps = len(interval.losses)
+        losses = self.losses(interval)
+        if losses and not self.health.judges_each_step:
+            before = step - len(losses)
+            for number, loss in enumerate(losses, start=1):
+                self.judge(before + number, loss, norm if number == len(losses) else None)
+        self.loss = sum(losses) / len(losses) if losses else self.loss
+        steps = interval.steps
         seconds = time.perf_counter() - interval.started - interval.paused_seconds
         tokens = steps * self.spec.recipe.global_batch_tokens
         rate_of_tokens = tokens / seconds
         memory = gpu_memory_gib(self.world)
         self.report.metrics(
             step=step,
-            loss=self.loss,
+            loss=self.loss if losses else None,
             tokens=self.tokens(step),
             tokens_per_second=rate_of_tokens,
             mfu=model_flops_utilization(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from cdk_blackwell.planning.run_spec import EIGHT_BIT, Precision
 from trainer.errors import user_error
@@ -174,5 +175,18 @@ def unwrapped(tensor: Tensor) -> Tensor:
     """The numbers of a weight that torchao wraps to gather it in 8 bits; any other as it is."""
     if type(tensor) in (Tensor, nn.Parameter):
         return tensor
-    inner: Tensor = getattr(tensor, "_tensor", tensor)
-    return inner
+    if isinstance(tensor, DTensor):
+        local = tensor.to_local()
+        inner = unwrapped(local)
+        if inner is local:
+            return tensor
+        return DTensor.from_local(
+            inner,
+            tensor.device_mesh,
+            tensor.placements,
+            run_check=False,
+            shape=tensor.shape,
+            stride=tensor.stride(),
+        )
+    wrapped: Tensor = getattr(tensor, "_tensor", tensor)
+    return wrapped

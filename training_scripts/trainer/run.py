@@ -23,6 +23,7 @@ from trainer.data import BatchPlan, TrainingStream
 from trainer.dataset import check_export_package, open_dataset
 from trainer.errors import TrainingError, classify, describe, user_error
 from trainer.export import export
+from trainer.health import LossWatch, spec_in_use
 from trainer.hugging_face_weights import load_hugging_face_weights
 from trainer.layout import Meshes, check_layout, layout_in_use, make_meshes
 from trainer.loop import Outcome, TrainingLoop
@@ -86,6 +87,8 @@ def train(
 ) -> Outcome:
     """Everything between joining and leaving the process group."""
     report = Reporter(world)
+    as_planned = spec
+    spec = spec_in_use(spec, world, report, folder=container.checkpoints)
     layout, warning = layout_in_use(spec.layout, world)
     if warning:
         report.event("layout_adapted", reason=warning)
@@ -103,7 +106,7 @@ def train(
         dataset.train.positions = dataset.held_out.positions = positions
     model = build_model(spec, meshes, world)
     optimizer = make_optimizer(model, spec.recipe.optimizer)
-    checkpointer = Checkpointer(container.checkpoints, spec, world, warn=report.event)
+    checkpointer = Checkpointer(container.checkpoints, as_planned, world, warn=report.event)
     resumed = checkpointer.load_newest(model, optimizer)
     step = resumed.step if resumed else 0
     if resumed:
@@ -141,6 +144,7 @@ def train(
         open_stream=open_stream,
         growth=growth,
         predictions=PredictionCheck(spec, layout, world, report),
+        health=LossWatch(spec, report, folder=container.checkpoints, writes=world.is_first),
         held_out=dataset.held_out,
         checkpointer=checkpointer,
         progress=progress,
