@@ -28,9 +28,15 @@ def after(
     attempt: int = 1,
     maximum_attempts: int = 5,
     steps: tuple[int, ...] = (100,),
+    affordable_seconds: float = 86_400,
 ) -> Decision:
     return decide(
-        what, wanted=wanted, attempt=attempt, maximum_attempts=maximum_attempts, steps=steps
+        what,
+        wanted=wanted,
+        attempt=attempt,
+        maximum_attempts=maximum_attempts,
+        steps=steps,
+        affordable_seconds=affordable_seconds,
     )
 
 

@@ -155,6 +155,7 @@ def definition(**changes: Any) -> JobDefinition:
         "maximum_attempts": 5,
         "instance_count": 1,
         "hourly_price_usd": 113.93,
+        "max_cost_usd": None,
     }
     values |= {
         key: asdict(value) if isinstance(value, S3Object) else value

@@ -339,6 +339,7 @@ class TrainingJob(ExtensionPoints, JobUse):
             maximum_attempts=max_attempts,
             instance_count=self.instance_count,
             hourly_price_usd=self.cost.marginal_price_usd,
+            max_cost_usd=self.cost.max_cost_usd,
         )
         check_definition(self.definition, run_id)
         Tags.of(self).add(TAG_JOB, self.job_name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
 from itertools import pairwise
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -316,6 +317,12 @@ def plain(value: Any) -> Any:
     return value
 
 
+@cache
+def _type_hints(kind: Any) -> dict[str, Any]:
+    """Resolved once: resolving costs more than all the reading."""
+    return get_type_hints(kind)
+
+
 def read_dataclass(kind: Any, value: Any, where: str) -> Any:
     """Build dataclass ``kind`` from a JSON object, refusing unknown, missing and mistyped keys.
 
@@ -323,7 +330,7 @@ def read_dataclass(kind: Any, value: Any, where: str) -> Any:
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"{where} must be an object, got {value!r}")
-    hints = get_type_hints(kind)
+    hints = _type_hints(kind)
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(value) - known)
     if unknown:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
-from cdk_blackwell.lifecycle.handler.launch import longest_delay_seconds, submit
+from cdk_blackwell.lifecycle.handler.launch import give_back, longest_delay_seconds, submit
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.services import Services
@@ -42,6 +42,7 @@ def resolve(services: Services, claim: Attempt, requester: str) -> None:
             _tell(services, claim, "waits to be resubmitted", _waiting(services, claim, delay))
         services.store.put_off(claim, str(delay))
     except LaunchRefused as refusal:
+        # Told first: who crashes in between is refused, and tells it, once more.
         if claim.first:
             _tell(services, claim, "could not be launched", str(refusal))
         else:
@@ -52,6 +53,7 @@ def resolve(services: Services, claim: Attempt, requester: str) -> None:
                 f"Attempt {claim.attempt} could not be submitted: {refusal} The run ends here; its "
                 "checkpoints stay in S3.",
             )
+        give_back(services, claim, str(refusal))
 
 
 def record_absent(services: Services, claim: Attempt) -> None:
@@ -65,6 +67,7 @@ def record_absent(services: Services, claim: Attempt) -> None:
         text=text,
         step=0,
         trained=False,
+        billed_seconds=0.0,
         action="finish",
     )
     services.store.mark_done(claim.job_name)

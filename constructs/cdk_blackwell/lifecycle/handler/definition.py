@@ -66,7 +66,9 @@ class JobDefinition:
     maximum_attempts: int
     instance_count: int
     hourly_price_usd: float | None
-    """Per instance; None when the user gave none."""
+    """Per instance; None when the user gave none, 0 under a training plan that is paid anyway."""
+    max_cost_usd: float | None
+    """The most that all attempts of a run may cost together; None: no ceiling."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types (values may still be CDK tokens at synth)."""

@@ -72,6 +72,8 @@ class Observation:
     training_began: float | None = None
     """Since when instances are held and billed, seconds since the epoch; None before."""
     training_ended: float | None = None
+    billed_seconds: float | None = None
+    """As SageMaker bills it, per instance; None where it does not say."""
 
     @property
     def terminal(self) -> bool:
@@ -94,6 +96,7 @@ class Observation:
             trained="Training" in statuses or not statuses,
             training_began=_seconds(description.get("TrainingStartTime")),
             training_ended=_seconds(description.get("TrainingEndTime")),
+            billed_seconds=_billed(description),
         )
 
 
@@ -241,6 +244,17 @@ def _words(error: Exception) -> str:
             return f"{text}. Ask for a higher quota in Service Quotas, or stop what holds it."
         return text
     return f"{type(error).__name__}: {error}"
+
+
+def _billed(description: Mapping[str, Any]) -> float | None:
+    """``BillableTimeInSeconds``, else from the times; nothing for a job that never trained."""
+    told = description.get("BillableTimeInSeconds")
+    if told is not None:
+        return float(told)
+    began, ended = (
+        _seconds(description.get(key)) for key in ("TrainingStartTime", "TrainingEndTime")
+    )
+    return None if began is None or ended is None else max(0.0, ended - began)
 
 
 def _seconds(value: Any) -> float | None:

@@ -11,8 +11,15 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cdk_blackwell.lifecycle.handler.budget import (
+    MINIMUM_ATTEMPT_SECONDS,
+    affordable_seconds,
+    run_time_limit,
+    worst_billed_seconds,
+)
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
+from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.request import render_request, run_location
 from cdk_blackwell.lifecycle.handler.services import Services
@@ -76,6 +83,9 @@ def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> 
         )
     try:
         return submit(services, attempt)
+    except LaunchRefused as refusal:
+        give_back(services, attempt, str(refusal))
+        raise
     except Exception:
         # Whoever asked is told that it failed; nothing may start behind their back.
         services.store.stop_run(owner.owner, run_id)
@@ -85,22 +95,15 @@ def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> 
 def submit(services: Services, attempt: Attempt) -> Launched:
     """Bring a claim to SageMaker, and stop the job at once if it is no longer wanted.
 
-    LaunchRefused when no job exists or will (the claim is given back); LaunchDelayed, for later
-    attempts only, when SageMaker may take it later; LaunchUnknown, or what AWS raised, when that is
-    open. In the latter cases the claim stays, and the reconcile goes on with it.
+    LaunchRefused when no job exists or will (the caller gives the claim back); LaunchDelayed, for
+    later attempts only, when SageMaker may take it later; LaunchUnknown, or what AWS raised, when
+    that is open. In the latter cases the claim stays, and the reconcile goes on with it.
     """
     if attempt.state != "claimed":
         alive = attempt.state == "ended" or services.store.wants(attempt)
         return Launched(job_name=attempt.job_name, request=None, alive=alive)
-    run = services.store.run(attempt.owner, attempt.run_id)
-    if run is None:
-        raise RuntimeError(f"{attempt.job_name} has no run in the table")
-    try:
-        definition = _definition(run)
-        request = _create(services, definition, attempt)
-    except LaunchRefused as refusal:
-        _give_back(services, run, attempt, str(refusal))
-        raise
+    definition = _definition(_run(services, attempt))
+    request = _create(services, definition, attempt)
     alive = services.store.wants(attempt)
     if not alive:
         services.jobs.stop(attempt.job_name)
@@ -141,6 +144,7 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
             stack_id=attempt.stack_id,
             run_id=attempt.run_id,
             attempt=attempt.attempt,
+            run_seconds=_run_seconds(services, definition, attempt),
         )
     except ValueError as error:
         raise LaunchRefused(unreadable(error)) from error
@@ -164,17 +168,58 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
     return request
 
 
+def _run_seconds(services: Services, definition: JobDefinition, attempt: Attempt) -> int:
+    """Run time that the money left pays for; LaunchRefused when it is not worth an attempt."""
+    affordable = affordable_seconds(definition, billed_before(services, definition, attempt))
+    if affordable < min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition)):
+        raise LaunchRefused(
+            f"max_cost_usd {definition.max_cost_usd:,.2f} does not pay for another attempt, "
+            "its stop and its upload. Raise it, or lower max_runtime, instance_count or the price."
+        )
+    return affordable
+
+
+def billed(definition: JobDefinition, seen: Observation) -> float:
+    """Seconds per instance an ended job is billed for; the most possible where unknown."""
+    if seen.billed_seconds is not None:
+        return seen.billed_seconds
+    return float(worst_billed_seconds(definition)) if seen.trained else 0.0
+
+
+def billed_before(
+    services: Services, definition: JobDefinition, attempt: Attempt
+) -> tuple[float, ...]:
+    """The same for every earlier attempt of the run."""
+    return tuple(
+        earlier.billed_seconds
+        if earlier.billed_seconds is not None
+        else (float(worst_billed_seconds(definition)) if earlier.trained else 0.0)
+        for earlier in services.store.attempts(attempt.owner, attempt.run_id)
+        if earlier.attempt < attempt.attempt
+    )
+
+
 def longest_delay_seconds(definition: JobDefinition) -> float:
     """How long after its claim a later attempt may wait for SageMaker to take it."""
     limits = definition.request.get("StoppingCondition", {})
     return float(limits.get("MaxPendingTimeInSeconds", PENDING_SECONDS))
 
 
-def _give_back(services: Services, run: Run, attempt: Attempt, why: str) -> None:
+def _run(services: Services, attempt: Attempt) -> Run:
+    run = services.store.run(attempt.owner, attempt.run_id)
+    if run is None:
+        raise RuntimeError(f"{attempt.job_name} has no run in the table")
+    return run
+
+
+def give_back(services: Services, attempt: Attempt, why: str) -> None:
+    """End the run of a claim that SageMaker will never take, and forget the claim."""
     services.store.stop_run(attempt.owner, attempt.run_id)
     if attempt.first:
         try:
-            services.storage.give_back(run.definition, attempt.run_id, attempt.claim)
+            services.storage.give_back(
+                _run(services, attempt).definition, attempt.run_id, attempt.claim
+            )
         except ValueError:
             # Where its files are is not known, so they stay and keep the run_id in use.
             log.exception("the files of run %s stay", attempt.run_id)

@@ -22,8 +22,11 @@ class Notifier:
 
     def tell(
         self, *, what: str, job: str, run_id: str, text: str, facts: dict[str, str] | None = None
-    ) -> None:
-        """Publish one message. A topic that fails is logged and never stops the controller."""
+    ) -> bool:
+        """Publish one message; whether the topic took it.
+
+        A topic that fails is logged and never stops the controller.
+        """
         subject = f"{job} {run_id}: {what}".encode("ascii", "replace").decode()[:_SUBJECT_LENGTH]
         lines = [text, "", f"run: {run_id}", f"job: {job}"]
         lines += [f"{key}: {value}" for key, value in (facts or {}).items() if value]
@@ -32,3 +35,5 @@ class Notifier:
             self.sns.publish(TopicArn=self.topic, Subject=subject, Message="\n".join(lines))
         except (ClientError, BotoCoreError):
             log.exception("the topic %s did not take the message %r", self.topic, subject)
+            return False
+        return True

@@ -118,6 +118,8 @@ class Attempt:
     """Recorded when the attempt ended; 0 before."""
     trained: bool
     """Whether it reached training, recorded when it ended; True where that is not known."""
+    billed_seconds: float | None
+    """Per instance, recorded when it ended; None where SageMaker did not say."""
     action: Action | None
     """Decided when the attempt ended."""
     done: bool

@@ -41,13 +41,19 @@ def run_spec(definition: JobDefinition, run_id: str) -> RunSpec:
 
 
 def render_request(
-    definition: JobDefinition, *, stack_id: str, run_id: str, attempt: int
+    definition: JobDefinition,
+    *,
+    stack_id: str,
+    run_id: str,
+    attempt: int,
+    run_seconds: int | None = None,
 ) -> dict[str, Any]:
     """The whole CreateTrainingJob request of one attempt.
 
     Placeholders are replaced in every string, hyperparameters are a flat copy of ``run.json``, and
     the identity tags are always set: ownership of an existing job is judged by them. ``attempt``
-    counts from 1. ValueError when the run's id, its ``run.json`` or a placeholder is wrong.
+    counts from 1; ``run_seconds`` replaces MaxRuntimeInSeconds where less is affordable. ValueError
+    when the run's id, its ``run.json`` or a placeholder is wrong.
     """
     name = training_job_name(job=definition.job, stack_id=stack_id, run_id=run_id, attempt=attempt)
     values = {
@@ -58,6 +64,11 @@ def render_request(
         PLACEHOLDER_STACK_ID: stack_id,
     }
     request = _replace(definition.request, values, "request")
+    if run_seconds is not None:
+        request["StoppingCondition"] = {
+            **request["StoppingCondition"],
+            "MaxRuntimeInSeconds": run_seconds,
+        }
     identity = {
         TAG_JOB: definition.job,
         TAG_RUN_ID: run_id,

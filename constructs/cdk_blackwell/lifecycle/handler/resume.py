@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cdk_blackwell.lifecycle.handler.budget import MINIMUM_ATTEMPT_SECONDS
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.records import Action, Cause, RunState
 from cdk_blackwell.planning.contracts import Failure, FailureClass
@@ -206,12 +207,19 @@ MAXIMUM_USELESS_ATTEMPTS: Final = 2
 
 
 def decide(
-    seen: Observation, *, wanted: bool, attempt: int, maximum_attempts: int, steps: Sequence[int]
+    seen: Observation,
+    *,
+    wanted: bool,
+    attempt: int,
+    maximum_attempts: int,
+    steps: Sequence[int],
+    affordable_seconds: float,
 ) -> Decision:
     """What follows from the end of attempt number ``attempt`` (from 1).
 
     ``wanted``: whether the run should still be running; ``steps``: as for `useless_attempts`, this
-    attempt last if it reached training.
+    attempt last if it reached training; ``affordable_seconds``: run time that the money left pays
+    for.
     """
     cause = _cause(seen, wanted)
     consequence = CONSEQUENCES[cause]
@@ -229,6 +237,13 @@ def decide(
             text += (
                 f" All {maximum_attempts} attempts are used, so it is not resubmitted. Raise "
                 "max_attempts, then launch a new run."
+            )
+        elif affordable_seconds < MINIMUM_ATTEMPT_SECONDS:
+            action = "stop"
+            text += (
+                " What is left of max_cost_usd does not pay for another attempt of at least "
+                f"{MINIMUM_ATTEMPT_SECONDS / 60:.0f} minutes with its stop and upload. It is not "
+                "resubmitted; its checkpoints stay in S3. Raise max_cost_usd, then launch again."
             )
         else:
             text += (

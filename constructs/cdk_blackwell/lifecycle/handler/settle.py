@@ -7,9 +7,10 @@ action, and the action is marked done, or handed to the next claim, by a conditi
 
 from __future__ import annotations
 
+from cdk_blackwell.lifecycle.handler.budget import affordable_seconds
 from cdk_blackwell.lifecycle.handler.claims import resolve
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.launch import unreadable
+from cdk_blackwell.lifecycle.handler.launch import billed, billed_before, unreadable
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES, decide, decide_unreadable
@@ -63,6 +64,10 @@ def _record(
             attempt=attempt.attempt,
             maximum_attempts=definition.maximum_attempts,
             steps=[*earlier, step] if seen.trained else earlier,
+            affordable_seconds=affordable_seconds(
+                definition,
+                [*billed_before(services, definition, attempt), billed(definition, seen)],
+            ),
         )
     services.store.record_end(
         attempt,
@@ -71,6 +76,7 @@ def _record(
         reason=seen.reason,
         step=step,
         trained=seen.trained,
+        billed_seconds=seen.billed_seconds,
         action=decision.action,
         text=decision.text,
     )
@@ -97,11 +103,12 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
 def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, text: str) -> None:
     services.store.set_run_state(run.owner, run.run_id, state, text)
     services.store.stop_run(run.owner, run.run_id)
-    if services.store.mark_done(attempt.job_name):
-        _tell(services, run, attempt, state, text)
+    # Told first: who crashes in between tells it again, which is better than never.
+    if _tell(services, run, attempt, state, text):
+        services.store.mark_done(attempt.job_name)
 
 
-def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) -> None:
+def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) -> bool:
     facts = {"training job": attempt.job_name, "SageMaker's reason": attempt.reason}
     try:
         definition = run.definition
@@ -113,4 +120,6 @@ def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) 
             "newest complete checkpoint": f"step {attempt.last_complete_step}",
             "files": run_location(definition, run.run_id).uri,
         }
-    services.notifier.tell(what=what, job=attempt.job, run_id=run.run_id, text=text, facts=facts)
+    return services.notifier.tell(
+        what=what, job=attempt.job, run_id=run.run_id, text=text, facts=facts
+    )

@@ -231,6 +231,7 @@ class Store:
         text: str,
         step: int,
         trained: bool,
+        billed_seconds: float | None,
         action: Action,
     ) -> bool:
         """Record how an attempt ended and what follows; False when it was recorded before."""
@@ -238,7 +239,8 @@ class Store:
             ATTEMPT,
             attempt.job_name,
             "SET attempt_state = :ended, job_status = :s, cause = :c, reason = :r, "
-            "outcome = :o, last_complete_step = :n, trained = :t, next_action = :a, done = :false",
+            "outcome = :o, last_complete_step = :n, trained = :t, billed_ms = :b, "
+            "next_action = :a, done = :false",
             {
                 ":ended": "ended",
                 ":s": status,
@@ -247,6 +249,7 @@ class Store:
                 ":o": text,
                 ":n": step,
                 ":t": trained,
+                ":b": None if billed_seconds is None else milliseconds(billed_seconds),
                 ":a": action,
                 ":false": False,
             },
@@ -336,6 +339,12 @@ def _read_attempt(item: Mapping[str, Any]) -> Attempt:
         text=item.get("outcome", ""),
         last_complete_step=int(item.get("last_complete_step", 0)),
         trained=bool(item.get("trained", True)),
+        billed_seconds=_read_billed(item),
         action=item.get("next_action"),
         done=bool(item.get("done", False)),
     )
+
+
+def _read_billed(item: Mapping[str, Any]) -> float | None:
+    billed = item.get("billed_ms")
+    return None if billed is None else seconds(billed)

@@ -1,0 +1,431 @@
+"""A world in which anything may fail at any moment, and the promises that hold in it all the same.
+
+CloudFormation sends one event at a time and follows its documented order (a failed Create is
+deleted, a failed Update is undone). Lambda repeats a crashed asynchronous event twice. EventBridge
+loses, repeats and reorders job events; the sweep comes every five minutes, whatever else happens,
+also in the middle of an invocation that waits. Every service call may fail before or after its
+effect, take long, or see another invocation of the function run in between.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from botocore.exceptions import ReadTimeoutError
+
+from cdk_blackwell.lifecycle.handler.clock import Clock
+from cdk_blackwell.lifecycle.handler.cloudformation import Invocation
+from cdk_blackwell.lifecycle.handler.main import EVENT_JOB_STATE, EVENT_SCHEDULED, route
+from cdk_blackwell.lifecycle.handler.origin import Origin
+from cdk_blackwell.lifecycle.handler.resource import physical_id
+from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.planning.contracts import TAG_RUN_ID
+from cdk_blackwell.planning.cost import worst_case_usd
+from tests.lifecycle.fakes import (
+    ASSETS,
+    CHECKPOINTS,
+    DATASET,
+    FUNCTION,
+    LOGICAL_ID,
+    STACK,
+    TABLE,
+    TOPIC,
+    Crash,
+    FakeCloudWatch,
+    FakeLambda,
+    FakeSns,
+    FakeTime,
+    Gated,
+    error,
+)
+from tests.lifecycle.memory import MemoryDynamoDB, MemoryS3
+from tests.lifecycle.simulated import SimulatedEc2, SimulatedSageMaker
+from tests.lifecycle.world import ANSWER_URL, PROGRESS, definition
+
+Fault = Literal["crash before", "crash after", "error before", "error after", "delay", "between"]
+Plan = tuple[tuple[int, Fault], ...]
+"""Faults of one invocation: at which of its service calls, and what."""
+
+SWEEP: Final = 300.0
+PERIODS: Final = 2
+ANSWER_WITHIN: Final = 3600.0
+FUNCTION_SECONDS: Final = 900.0
+RETRIES: Final = 2
+DELAY: Final = 45.0
+MAX_RUNTIME: Final = 7_200
+PRICE: Final = 100.0
+CEILING: Final = 2.4 * worst_case_usd(
+    max_runtime_seconds=MAX_RUNTIME, instance_count=1, hourly_price_usd=PRICE
+)
+_TEMPLATE = definition()
+JOB: Final = definition(
+    hourly_price_usd=PRICE,
+    max_cost_usd=CEILING,
+    request={
+        **_TEMPLATE.request,
+        "StoppingCondition": {
+            "MaxRuntimeInSeconds": MAX_RUNTIME,
+            "MaxPendingTimeInSeconds": 3_600,
+        },
+    },
+)
+BODY: Final = json.dumps(JOB.to_dict())
+
+
+class Broken(AssertionError):  # noqa: N818 - a promise
+    """A promise that did not hold: its name first, so that tests can ask for one of them."""
+
+
+@dataclass
+class Call:
+    """One invocation of the function that is due."""
+
+    event: dict[str, Any]
+    plan: Plan
+    due: float
+    identity: str
+    tries: int = 0
+    retried: bool = True
+    """Whether Lambda repeats it: it does so for asynchronous events only."""
+
+
+@dataclass
+class Frame:
+    """An invocation under way."""
+
+    plan: dict[int, Fault]
+    until: float
+    calls: int = 0
+
+
+@dataclass
+class Sent:
+    """An event of CloudFormation."""
+
+    event: dict[str, Any]
+    at: float
+    answers: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+
+
+class Simulation:
+    """One stack with one job, and what is promised about it."""
+
+    def __init__(self) -> None:
+        self.time = FakeTime()
+        self.sagemaker = SimulatedSageMaker(self.time)
+        self.sagemaker.on_create = self._created
+        self.ec2 = SimulatedEc2(self.time, self.sagemaker)
+        self.sns, self.functions = FakeSns(), FakeLambda()
+        self.dynamodb, self.s3 = MemoryDynamoDB(), MemoryS3()
+        self.s3.put_object(Bucket=ASSETS, Key="bundle.tar.gz", Body=b"the bundle")
+        self.s3.put_object(Bucket=DATASET, Key="tokens/manifest.json", Body=b"{}")
+        self.clients = {
+            "sagemaker": self.sagemaker,
+            "ec2": self.ec2,
+            "sns": self.sns,
+            "lambda": self.functions,
+            "cloudwatch": FakeCloudWatch(),
+            "s3": self.s3,
+            "dynamodb": self.dynamodb,
+        }
+        clock = Clock(now=self.time.now, sleep=self._sleep)
+        self.services = self._services({k: Gated(v, self) for k, v in self.clients.items()}, clock)  # type: ignore[arg-type]
+        self.quiet = self._services(self.clients, clock)
+        self.queue: list[Call] = []
+        self.frames: list[Frame] = []
+        self.next_sweep = self.time.now() + SWEEP
+        self.sent: list[Sent] = []
+        self.asked: set[str] = set()
+        """Runs that a changed run_id or a person asked for."""
+        self.faults: Counter[str] = Counter()
+        self.broken: list[str] = []
+        self._ids = itertools.count(1)
+
+    @staticmethod
+    def _services(clients: Mapping[str, Any], clock: Clock) -> Services:
+        return Services.assemble(
+            clients, table=TABLE, topic=TOPIC, origin=Origin(stack_id=STACK), clock=clock
+        )
+
+    # --- Time and invocations --------------------------------------------------------------------
+
+    def _sleep(self, seconds: float) -> None:
+        frame = self.frames[-1]
+        if self.time.now() + seconds >= frame.until:
+            self.advance(max(0.0, frame.until - self.time.now()))
+            raise Crash("the function's time was up")
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; sweeps that fall due in it run, also beside an invocation that waits."""
+        end = self.time.now() + seconds
+        while self.next_sweep <= end:
+            self.time.seconds = max(self.time.now(), self.next_sweep)
+            self.next_sweep += SWEEP
+            self.sagemaker.tick()
+            if len(self.frames) < 3:
+                self.invoke(self.call(self.sweep_event()))
+        self.time.seconds = max(self.time.now(), end)
+        self.sagemaker.tick()
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass outside of any invocation; what falls due runs."""
+        end = self.time.now() + seconds
+        while True:
+            while self.work():
+                pass
+            if self.time.now() >= end:
+                return
+            due = min([call.due for call in self.queue] + [end])
+            self.advance(min(due, end) - self.time.now())
+
+    def call(self, event: dict[str, Any], plan: Plan = (), *, retried: bool = True) -> Call:
+        """A first invocation for an event."""
+        identity = f"invocation-{next(self._ids)}"
+        return Call(event=event, plan=plan, due=self.time.now(), identity=identity, retried=retried)
+
+    def invoke(self, call: Call) -> dict[str, Any] | None:
+        """Run the function once; what Lambda repeats is put back into the queue."""
+        frame = Frame(plan=dict(call.plan), until=self.time.now() + FUNCTION_SECONDS)
+        self.frames.append(frame)
+        answer: dict[str, Any] | None = None
+        try:
+            answer = route(
+                self.services,
+                call.event,
+                Invocation(
+                    request_id=call.identity,
+                    function_arn=FUNCTION,
+                    remaining_seconds=lambda: frame.until - self.time.now(),
+                ),
+                send_once=lambda url, body: self.wrap("answer", self._answer)(url, body),
+            )
+        except (Crash, Exception):
+            self._repeat(call)
+        finally:
+            self.frames.pop()
+        for event in self.functions.events:
+            self.queue.append(self.call(event))
+        self.functions.events.clear()
+        return answer
+
+    def _repeat(self, call: Call) -> None:
+        if not call.retried or call.tries >= RETRIES:
+            return
+        # The last repetition meets no fault: a function that dies three times has no more chance.
+        plan = call.plan if call.tries + 1 < RETRIES and call.tries == 0 else ()
+        later = self.time.now() + 60.0 * (call.tries + 1)
+        self.queue.append(
+            Call(
+                event=call.event,
+                plan=tuple((index + 3, kind) for index, kind in plan),
+                due=later,
+                identity=call.identity,
+                tries=call.tries + 1,
+            )
+        )
+
+    def work(self, index: int = 0) -> bool:
+        """Run one invocation that is due, if there is one."""
+        due = [call for call in self.queue if call.due <= self.time.now()]
+        if not due:
+            return False
+        call = due[index % len(due)]
+        self.queue.remove(call)
+        self.invoke(call)
+        return True
+
+    def wrap(self, operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The gate of `Gated`: every service call passes here."""
+
+        def gated(*args: Any, **kwargs: Any) -> Any:
+            frame = self.frames[-1]
+            fault = frame.plan.pop(frame.calls, None)
+            frame.calls += 1
+            if fault is not None:
+                self.faults[f"{fault} {operation}"] += 1
+            if fault == "delay":
+                self._sleep(DELAY)
+            if fault == "between" and len(self.frames) < 3:
+                self.work()
+            if self.time.now() >= frame.until or fault == "crash before":
+                raise Crash
+            if fault == "error before":
+                raise (
+                    OSError("no route") if operation == "answer" else error("Internal", status=500)
+                )
+            result = call(*args, **kwargs)
+            if fault == "crash after":
+                raise Crash
+            if fault == "error after":
+                raise (
+                    ReadTimeoutError(endpoint_url="https://aws")
+                    if operation != "answer"
+                    else (OSError("connection reset"))
+                )
+            return result
+
+        return gated
+
+    # --- Events ----------------------------------------------------------------------------------
+
+    def sweep_event(self) -> dict[str, Any]:
+        return {"id": f"sweep-{next(self._ids)}", "detail-type": EVENT_SCHEDULED}
+
+    def job_event(self, name: str) -> dict[str, Any]:
+        return {
+            "id": f"event-{next(self._ids)}",
+            "source": "aws.sagemaker",
+            "detail-type": EVENT_JOB_STATE,
+            "detail": self.sagemaker.detail(name),
+        }
+
+    def send(self, kind: str, plan: Plan, *, run_id: str | None, old: str | None = None) -> Sent:
+        """CloudFormation sends an event."""
+        properties = {"ServiceToken": FUNCTION, "Definition": BODY}
+        event: dict[str, Any] = {
+            "RequestType": kind,
+            "RequestId": f"request-{next(self._ids)}",
+            "ResponseURL": ANSWER_URL,
+            "StackId": STACK,
+            "LogicalResourceId": LOGICAL_ID,
+            "PhysicalResourceId": physical_id(STACK, LOGICAL_ID),
+            "ResourceProperties": {**properties, **({"RunId": run_id} if run_id else {})},
+        }
+        if kind == "Update":
+            event["OldResourceProperties"] = {**properties, **({"RunId": old} if old else {})}
+        sent = Sent(event=event, at=self.time.now())
+        self.sent.append(sent)
+        self.queue.append(self.call(event, plan))
+        return sent
+
+    def _answer(self, url: str, body: bytes) -> None:
+        answer = json.loads(body)
+        (sent,) = (s for s in self.sent if s.event["RequestId"] == answer["RequestId"])
+        sent.answers.append((self.time.now(), answer))
+        statuses = {each["Status"] for _, each in sent.answers}
+        if len(statuses) > 1 or len(sent.answers) > 1 + self._lost_answers():
+            self._break(f"one answer: {sent.answers}")
+
+    def _lost_answers(self) -> int:
+        # Who does not hear that an answer arrived can only send it again.
+        return sum(
+            count
+            for name, count in self.faults.items()
+            if name in ("error after answer", "crash after answer") or name.endswith(" update_item")
+        )
+
+    def job_ends(self, name: str, status: str, reason: str, step: int) -> None:
+        """A job ends by itself, perhaps with progress."""
+        job = self.sagemaker.jobs[name]
+        if step:
+            tags = {tag["Key"]: tag["Value"] for tag in job["Request"]["Tags"]}
+            key = f"pretrain/runs/{tags[TAG_RUN_ID]}/progress.json"
+            body = replace(PROGRESS, last_complete_step=step).to_json().encode()
+            self.s3.put_object(Bucket=CHECKPOINTS, Key=key, Body=body)
+        if reason:
+            job["FailureReason"] = reason
+        self.sagemaker.finish(job, status, status, self.time.now())
+
+    # --- Promises --------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> str:
+        return physical_id(STACK, LOGICAL_ID)
+
+    def run_of(self, job: Mapping[str, Any]) -> str:
+        tags = {tag["Key"]: tag["Value"] for tag in job["Request"]["Tags"]}
+        return str(tags[TAG_RUN_ID])
+
+    def _created(self, job: dict[str, Any]) -> None:
+        """Checked at the very moment: a job exists."""
+        run_id = self.run_of(job)
+        if run_id not in self.asked:
+            self._break(f"no launch unasked: {job['TrainingJobName']}")
+        siblings = [each for each in self.sagemaker.jobs.values() if self.run_of(each) == run_id]
+        alive = [s["TrainingJobName"] for s in siblings if "EndedAt" not in s]
+        if len(alive) > 1:
+            self._break(f"one live job per run: {alive}")
+        committed = sum(self._cost(each) for each in siblings)
+        if committed > CEILING + 1:
+            self._break(f"ceiling: {committed:,.2f} USD committed of {CEILING:,.2f}")
+
+    def _cost(self, job: Mapping[str, Any]) -> float:
+        if "EndedAt" in job:
+            return float(job["BillableTimeInSeconds"]) / 3600 * PRICE
+        return worst_case_usd(
+            max_runtime_seconds=job["Request"]["StoppingCondition"]["MaxRuntimeInSeconds"],
+            instance_count=1,
+            hourly_price_usd=PRICE,
+        )
+
+    def check_gone(self, what: str) -> None:
+        """After an answered Delete: no job, no interface."""
+        self.sagemaker.tick()
+        holding = [n for n, job in self.sagemaker.jobs.items() if "EndedAt" not in job]
+        if holding or self.ec2.left():
+            raise Broken(f"nothing left after {what}: {holding} {self.ec2.left()}")
+
+    def _break(self, what: str) -> None:
+        # The controller catches exceptions, so this one is raised when its invocation is over.
+        self.broken.append(what)
+
+    def check_answers(self) -> None:
+        """What broke inside an invocation; and no event waits longer than CloudFormation does."""
+        if self.broken:
+            raise Broken(self.broken[0])
+        for sent in self.sent:
+            if not sent.answers and self.time.now() - sent.at > ANSWER_WITHIN:
+                raise Broken(f"answered in time: {sent.event['RequestType']}")
+            if sent.answers and sent.answers[0][0] - sent.at > ANSWER_WITHIN:
+                raise Broken(f"answered in time: {sent.event['RequestType']}")
+
+    def calm(self) -> None:
+        """Let what is on its way arrive, without new faults, for two periods and a little."""
+        for call in self.queue:
+            call.plan = ()
+        self.let_pass(PERIODS * SWEEP)
+
+    def check_settled(self) -> None:
+        """After `calm`: every job has its run, every ended run its end and its message."""
+        self.check_answers()
+        unanswered = [s.event["RequestType"] for s in self.sent if not s.answers]
+        if unanswered:
+            raise Broken(f"answered in time: {unanswered}")
+        owner = self.quiet.store.owner(self.owner)
+        for name, job in self.sagemaker.jobs.items():
+            run_id = self.run_of(job)
+            wanted = owner is not None and owner.wants(run_id)
+            if job["TrainingJobStatus"] == "InProgress" and not wanted:
+                raise Broken(f"no orphan: {name} is alive, its run is not wanted")
+        for attempt in self.quiet.store.attempts():
+            job = self.sagemaker.jobs.get(attempt.job_name, {})
+            recent = self.time.now() - job.get("EndedAt", 0.0) < PERIODS * SWEEP
+            if "EndedAt" in job and not attempt.settled and not recent:
+                raise Broken(f"reported end: {attempt}")
+        self._check_reported()
+
+    def _check_reported(self) -> None:
+        by_run: dict[str, list[dict[str, Any]]] = {}
+        for job in self.sagemaker.jobs.values():
+            by_run.setdefault(self.run_of(job), []).append(job)
+        for run_id, jobs in by_run.items():
+            run = self.quiet.store.run(self.owner, run_id)
+            newest = jobs[-1]
+            recent = self.time.now() - newest.get("EndedAt", self.time.now()) < PERIODS * SWEEP
+            waiting = any(
+                a.state == "claimed" for a in self.quiet.store.attempts(self.owner, run_id)
+            )
+            if recent or waiting:
+                continue
+            if run is None or run.state == "running":
+                raise Broken(f"reported end: run {run_id} is {run and run.state}")
+            ends = ("completed", "failed", "stopped", "could not", "money", "ended")
+            told = [m["Subject"] for m in self.sns.messages if f" {run_id}: " in m["Subject"]]
+            if not any(word in subject for subject in told for word in ends):
+                raise Broken(f"reported end: nobody was told how {run_id} ended: {told}")
