@@ -23,12 +23,17 @@ class Reporter:
 
     def __init__(self, world: World) -> None:
         self._speaks = world.is_first
+        self._rank = world.rank
         self.latest: dict[str, float] = {}
         """Newest value of every metric so far, by key; ``progress.json`` carries them."""
 
     def event(self, event: str, **details: Any) -> None:
         """Something happened."""
         self._print({LINE_KEY: LINE_EVENT, "event": event, **details})
+
+    def event_of_rank(self, event: str, **details: Any) -> None:
+        """Something happened to this rank alone; printed by any rank, with its number."""
+        _print_line({LINE_KEY: LINE_EVENT, "event": event, "rank": self._rank, **details})
 
     def metrics(self, **values: float | None) -> None:
         """Numbers of the metrics table; None is left out."""
@@ -42,10 +47,14 @@ class Reporter:
 
     def _print(self, record: dict[str, Any]) -> None:
         if self._speaks:
-            # The default separators are part of the contract: metric patterns rely on them.
-            # One write a line, since the timer of progress.json may speak at the same time.
-            sys.stdout.write(json.dumps(record) + "\n")
-            sys.stdout.flush()
+            _print_line(record)
+
+
+def _print_line(record: dict[str, Any]) -> None:
+    # The default separators are part of the contract: metric patterns rely on them.
+    # One write a line, since the timer of progress.json may speak at the same time.
+    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.flush()
 
 
 def model_flops_utilization(

@@ -23,6 +23,7 @@ from trainer.data import BatchPlan, TrainingStream
 from trainer.dataset import check_export_package, open_dataset
 from trainer.errors import TrainingError, classify, describe, user_error
 from trainer.export import export
+from trainer.gpu_stats import watch_gpu
 from trainer.health import LossWatch, spec_in_use
 from trainer.hugging_face_weights import load_hugging_face_weights
 from trainer.layout import Meshes, check_layout, layout_in_use, make_meshes
@@ -87,6 +88,7 @@ def train(
 ) -> Outcome:
     """Everything between joining and leaving the process group."""
     report = Reporter(world)
+    gpu = watch_gpu(world, report)
     as_planned = spec
     spec = spec_in_use(spec, world, report, folder=container.checkpoints)
     layout, warning = layout_in_use(spec.layout, world)
@@ -172,6 +174,8 @@ def train(
             world=world,
         )
         report.event("exported", step=outcome.step)
+    if gpu:
+        gpu.close()
     if progress:
         progress.close()
     return outcome
