@@ -65,7 +65,7 @@ def check_request(request: Request) -> None:
     _check_gpus(request)
     _check_kind("overrides", request.overrides, RecipeOverrides)
     _check_kind("layout", request.layout, LayoutOverrides)
-    _check_recipe(request.overrides)
+    _check_recipe(request.overrides, sequence_length=request.sequence_length)
     _check_money(request)
     tier = TIERS[request.tier] if request.tier else tier_for(model.parameter_count)
     most = request.instance_count or tier.maximum_instances
@@ -97,7 +97,7 @@ def _check_gpus(request: Request) -> None:
         )
 
 
-def _check_recipe(overrides: RecipeOverrides) -> None:
+def _check_recipe(overrides: RecipeOverrides, *, sequence_length: int) -> None:
     if overrides.activation_checkpointing is not None:
         try:
             checkpointing_interval(overrides.activation_checkpointing)
@@ -115,7 +115,7 @@ def _check_recipe(overrides: RecipeOverrides) -> None:
         raise PlanError(f"optimizer is {_short(overrides.optimizer)}; give an Optimizer")
     for name, least, most in (
         ("micro_batch_size", 1, MAXIMUM_BATCH_TOKENS),
-        ("loss_chunks", 1, MAXIMUM_BATCH_TOKENS),
+        ("loss_chunks", 1, sequence_length),  # a piece holds a token at least
         ("seed", 0, 2**63 - 1),
     ):
         if getattr(overrides, name) is not None:
@@ -186,7 +186,7 @@ def _check_tensor_parallel(request: Request, *, tier: TierRecipe, gpus: int) -> 
         whose = "" if request.overrides.precision else f", the {tier.tier} tier's,"
         raise PlanError(
             f"tensor_parallel is {ranks}; it splits matrices, which precision {precision}{whose} "
-            "scales as a whole: use tensor_parallel 1, or bf16"
+            "scales as a whole: use tensor_parallel 1 or precision bf16"
         )
 
 

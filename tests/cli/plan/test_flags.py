@@ -14,6 +14,9 @@ def test_settings_become_options() -> None:
     )
     assert in_flags("instance_count is 3") == "--nodes is 3"
     assert in_flags("use reshard_after_forward True") == "use --reshard"
+    assert in_flags("use gpus 8 with ulysses 2 (3 GiB) or precision bf16") == (
+        "use --gpus 8 with --ulysses 2 (3 GiB) or --precision bf16"
+    )
     assert in_flags("gpus is 12; give 1, 2 or 4") == "--gpus is 12; give 1, 2 or 4"
 
 

@@ -212,6 +212,8 @@ def test_a_cost_ceiling_refuses() -> None:
     ("words", "says"),
     [
         (("--model", "gpt-17"), "gpt-17"),
+        (("--model", ""), "--model is empty"),
+        ((*MID, "--loss-chunks", "99999"), "--loss-chunks is 99999"),
         (("--model", "no/such/config.json"), "cannot be read"),
         ((*MID, "--nodes", "0"), "--nodes is 0"),
         ((*MID, "--nodes", "1" + "0" * 30), "--nodes"),

@@ -22,6 +22,8 @@ HOW_TO_NAME_A_MODEL: Final = (
 
 def find_model(name: str) -> tuple[ModelShape, tuple[str, ...]]:
     """A preset, or the shape in a file, and what its reader warned of."""
+    if not name.strip():
+        raise CommandError(f"--model is empty; {HOW_TO_NAME_A_MODEL}")
     path = Path(name)
     try:
         if path.suffix == ".json" or path.exists():

@@ -38,7 +38,13 @@ _SWITCHES: Final = {
 # Names that are plain words too ("512 gpus", "the tier") stay as they are.
 _UNMISTAKABLE: Final = "|".join(name for name in FLAGS if "_" in name)
 _SUBJECTS: Final = "|".join(name for name in FLAGS if "_" not in name)
-_NAMES: Final = re.compile(rf"(?<![\w-])(?P<name>{_UNMISTAKABLE}|(?:{_SUBJECTS})(?= is \S))(?!\w)")
+# Before its value in a proposed change it is a setting: "use gpus 8 with ulysses 2".
+_PROPOSED: Final = (
+    rf"(?:(?<=use )|(?<=or )|(?<=with ))(?:{_SUBJECTS})(?= (?:\d|bf16|fp32|fp8|mxfp8))"
+)
+_NAMES: Final = re.compile(
+    rf"(?<![\w-])(?P<name>{_UNMISTAKABLE}|(?:{_SUBJECTS})(?= is \S)|{_PROPOSED})(?!\w)"
+)
 
 
 def in_flags(message: str) -> str:
