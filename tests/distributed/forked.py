@@ -103,15 +103,22 @@ def cpu_meshes(world: World, **layout: Any) -> Meshes:
 
 
 class SignalAt(RankReporter):
-    """A rank that gets SIGTERM when it reaches a step."""
+    """A rank that gets SIGTERM when it reaches a step; half steps lie between micro-batches."""
 
-    def __init__(self, *, rank: int, step: int | None) -> None:
+    def __init__(self, *, rank: int, step: float | None) -> None:
         super().__init__(rank=rank, folder=None)
         self._signal_step = step
 
     def advance(self, step: int) -> None:
         super().advance(step)
-        if step == self._signal_step:
+        self._signal(step)
+
+    def beat(self) -> None:
+        super().beat()
+        self._signal(self.step + 0.5)
+
+    def _signal(self, reached: float) -> None:
+        if reached == self._signal_step:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -133,7 +140,7 @@ class Told:
 
 
 def train_ranks(
-    count: int, spec: RunSpec, root: Path, *, sigterm_at: dict[int, int] | None = None
+    count: int, spec: RunSpec, root: Path, *, sigterm_at: dict[int, float] | None = None
 ) -> list[Told]:
     """Train a whole run, or until a rank in ``sigterm_at`` reaches its step."""
     told: list[Told] = fork_ranks(
@@ -142,7 +149,7 @@ def train_ranks(
     return told
 
 
-def train_rank(world: World, spec: RunSpec, root: Path, sigterm_at: int | None = None) -> Told:
+def train_rank(world: World, spec: RunSpec, root: Path, sigterm_at: float | None = None) -> Told:
     """One rank's part of a run."""
     ranks = SignalAt(rank=world.rank, step=sigterm_at)
     stop = StopFlag(ranks)

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.utils._pytree import tree_map_only
 
-from cdk_blackwell.planning.contracts import COMPLETE_FILE, step_folder
+from cdk_blackwell.planning.contracts import COMPLETE_FILE, FailureClass, step_folder
 from cdk_blackwell.planning.records import CompleteMarker
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
@@ -67,6 +67,9 @@ class Checkpointer:
         """Newest step on disk that is known to be complete; 0 before the first."""
         self.failures = 0
         """Saves that failed since the last one that did not."""
+        self.failure_kind: FailureClass = "internal"
+        self.failure_reason = ""
+        """Of the last save that failed."""
         self.latest: Saved | None = None
         """The newest save of this attempt."""
         self._spec, self._world, self._warn = spec, world, warn
@@ -141,6 +144,7 @@ class Checkpointer:
             self.latest = self._writer.collect()
         except SaveError as error:
             self.failures += 1
+            self.failure_kind, self.failure_reason = error.kind, str(error)
             self._warn(
                 "checkpoint_failed",
                 step=self._step,

@@ -77,7 +77,11 @@ def step_folders(root: Path) -> list[Path]:
     """All checkpoint folders, newest first."""
     if not root.is_dir():
         return []
-    found = [path for path in root.iterdir() if parse_step_folder(path.name) is not None]
+    found = [
+        path
+        for path in root.iterdir()
+        if parse_step_folder(path.name) is not None and path.is_dir()
+    ]
     return sorted(found, key=lambda path: path.name, reverse=True)
 
 

@@ -33,7 +33,8 @@ from trainer.prediction_check import PredictionCheck
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
 from trainer.sharding import clip_gradients, reshard, set_micro_batch
-from trainer.signals import StopFlag, agree
+from trainer.signals import StopFlag
+from trainer.stopping import StepDropped, StopCheck, finish_current, may_save
 from trainer.tensor_parallel import complete_gradients
 from trainer.validation import held_out_loss
 
@@ -44,7 +45,9 @@ class Outcome:
 
     step: int
     stopped: bool
-    """Ended early, by request, with a checkpoint of the last step."""
+    """Ended early, by request; the newest complete checkpoint is where the next attempt begins."""
+    abandoned_save: bool = False
+    """The time to stop was over before a checkpoint was: its thread still runs."""
 
 
 @dataclass(kw_only=True)
@@ -88,6 +91,10 @@ class TrainingLoop:
     stepped_at: str | None = None
     checkpointed_at: str | None = None
     stream: TrainingStream = field(init=False)
+    check: StopCheck = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.check = StopCheck(world=self.world, stop=self.stop)
 
     def run(self, step: int) -> Outcome:
         """Train from ``step`` completed steps to the end."""
@@ -102,41 +109,68 @@ class TrainingLoop:
         interval = Interval()
         while step < total:
             rate = learning_rate(step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer)
-            share = self.train_step(self.stream.next_step(), rate, step=step + 1)
+            began = time.perf_counter()
+            batches = self.stream.next_step()
+            try:
+                share = self.train_step(batches, rate, step=step + 1)
+            except StepDropped:
+                return self.leave(step)
             if share is not None:
                 interval.losses.append(share)
             interval.steps += 1
             step += 1
             self.stepped_at = utc_timestamp()
             self.ranks.advance(step)
-            stop, save = agree(
-                self.world.maximum,
+            stop, save, writing, seconds = self.world.maximum(
                 self.stop.requested,
                 self.world.is_first and self.checkpointer.interval_passed(),
+                self.checkpointer.busy and not self.checkpointer.done,
+                time.perf_counter() - began,
             )
+            self.check.learn(step_seconds=seconds, micro_batches=len(batches))
             last = step == total
             if last or stop or step % self.spec.limits.log_interval_steps == 0:
                 self.log(step, interval, rate)
                 interval = Interval()
-            if last or stop:
-                self.predictions.conclude(step)
             started = time.perf_counter()
-            if last or (not stop and step % self.spec.limits.validation_interval_steps == 0):
+            if self.checkpointer.busy and not writing:
+                self.settle(step)
+            if stop and not last:
+                return self.leave(step)
+            if last:
+                self.predictions.conclude(step)
+            if last or step % self.spec.limits.validation_interval_steps == 0:
                 self.validate(step)
-            if last or stop or save:
-                self.save(step, interval)
+            if last:
+                self.save_last(step)
+            elif save:
+                self.begin_save(step)
             elif self.progress:
                 self.progress.note(self.state(step))
             interval.paused_seconds += time.perf_counter() - started
-            if stop and not last:
-                self.report.event("stopped", step=step)
-                self.stream.close()
-                return Outcome(step=step, stopped=True)
             if not last:
                 self.fit_batch(step)
         self.stream.close()
         self.report.event("completed", step=step, tokens=self.tokens(step))
         return Outcome(step=step, stopped=False)
+
+    def leave(self, step: int) -> Outcome:
+        """Stop after ``step`` whole steps, with a checkpoint of them if there is time for one."""
+        self.stream.close()
+        self.predictions.conclude(step)
+        self.ranks.enter("saving")
+        parts = (self.checkpointer, self.world, self.stop, self.report)
+        finished = finish_current(*parts)
+        if finished and self.checkpointer.busy:
+            self.settle(step)
+        if finished and step > self.checkpointer.last_complete_step and may_save(*parts):
+            self.begin_save(step)
+            finished = finish_current(*parts)
+            if finished:
+                self.settle(step)
+        saved = self.checkpointer.last_complete_step
+        self.report.event("stopped", step=step, last_complete_step=saved)
+        return Outcome(step=step, stopped=True, abandoned_save=not finished)
 
     def train_step(self, batches: list[Batch], rate: float, *, step: int) -> Tensor | None:
         """One optimizer step; returns this rank's share of the mean loss, still on the device.
@@ -147,6 +181,10 @@ class TrainingLoop:
         share = torch.zeros((), device=self.world.device)
         layout = self.meshes.layout
         for number, batch in enumerate(batches, start=1):
+            if self.check.asked(number - 1):
+                self.optimizer.zero_grad(set_to_none=True)
+                reshard(self.model)
+                raise StepDropped
             set_micro_batch(self.model, layout, last=number == len(batches))
             tokens_BS = batch.tokens_BS.to(self.world.device, non_blocking=True)
             targets_BS = batch.targets_BS.to(self.world.device, non_blocking=True)
@@ -260,25 +298,56 @@ class TrainingLoop:
         reshard(self.model)
         self.report.metrics(step=step, validation_loss=self.validation_loss)
 
-    def save(self, step: int, interval: Interval) -> None:
-        """Save unless this very step is saved; refuse to save a diverged model."""
+    def begin_save(self, step: int) -> None:
+        """Copy what is to be saved; it is written while training goes on.
+
+        A diverged model is refused, and this very step is never saved twice.
+        """
         if self.checkpointer.last_complete_step == step:
             return
         norm = float(self.gradient_norm) if self.gradient_norm is not None else 0.0
         if not math.isfinite(norm):
             raise user_error(f"training diverged at step {step}: gradient norm {norm}")
-        self.checkpointer.save(
+        self.checkpointer.begin(
             self.model,
             self.optimizer,
             step=step,
             tokens=self.tokens(step),
             micro_batch_size=self.plan.micro_batch_size,
         )
-        self.ranks.saved(step)
+
+    def settle(self, step: int) -> None:
+        """A checkpoint has been written on all ranks, or failed on all."""
+        saved = self.checkpointer.settle()
+        self.report.metrics(step=step, checkpoint_failures=self.checkpointer.failures)
+        if saved is None:
+            return
+        self.ranks.saved(saved.marker.step)
         self.checkpointed_at = utc_timestamp()
-        self.report.event("checkpoint", step=step)
+        self.report.metrics(
+            step=step,
+            checkpoint_seconds=saved.seconds,
+            checkpoint_blocked_seconds=saved.blocked_seconds,
+        )
+        self.report.event("checkpoint", step=saved.marker.step)
         if self.progress:
             self.progress.write(self.state(step))
+
+    def save_last(self, step: int) -> None:
+        """Nothing is left to do meanwhile: wait, and fail if the result cannot be kept."""
+        self.ranks.enter("saving")
+        if self.checkpointer.busy:
+            self.checkpointer.wait()
+            self.settle(step)
+        self.begin_save(step)
+        if self.checkpointer.busy:
+            self.checkpointer.wait()
+            self.settle(step)
+        if self.checkpointer.last_complete_step != step:
+            raise TrainingError(
+                self.checkpointer.failure_kind,
+                f"the last checkpoint could not be written: {self.checkpointer.failure_reason}",
+            )
 
     def state(self, step: int) -> Progress:
         """What the controller is told."""

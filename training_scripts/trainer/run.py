@@ -73,6 +73,10 @@ def run(
             raise user_error(f"run.json is of tier {spec.tier!r}; this entrypoint trains {tier!r}")
         with process_group(environment) as world:
             outcome = train(spec, container, world, stop=stop, ranks=ranks)
+            if outcome.abandoned_save:
+                # Its thread may sit in a message to another rank: nothing here waits for it.
+                ranks.report("stopped")
+                return leave(0)
     except (Exception, CheckpointException) as error:
         ranks.report("failed", kind=classify(error), message=describe(error))
         if not isinstance(error, TrainingError):

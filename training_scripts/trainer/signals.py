@@ -1,4 +1,4 @@
-"""SIGTERM asks for a stop at a step boundary; it never interrupts anything by itself."""
+"""SIGTERM asks for a stop between micro-batches; it never interrupts anything by itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
@@ -26,7 +27,13 @@ class StopFlag:
 
     def __init__(self, reporter: RankReporter) -> None:
         self.requested = False
+        self.requested_at = 0.0
+        """On the monotonic clock; without meaning before a request."""
         self._reporter = reporter
+
+    def seconds_since(self) -> float:
+        """Since this rank was asked to stop; 0 when it was not."""
+        return time.monotonic() - self.requested_at if self.requested else 0.0
 
     def install(self) -> None:
         """Take over both signals.
@@ -46,6 +53,8 @@ class StopFlag:
         ).start()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.requested:
+            self.requested_at = time.monotonic()
         self.requested = True
         self._leave_if_abandoned()
 

@@ -85,6 +85,24 @@ METRICS: Final = (
         meaning="global gradient norm before clipping",
     ),
     Metric(key="learning_rate", name="LearningRate", unit="None", meaning="learning rate"),
+    Metric(
+        key="checkpoint_seconds",
+        name="CheckpointTime",
+        unit="Seconds",
+        meaning="from the copy of a checkpoint to its being complete, training going on meanwhile",
+    ),
+    Metric(
+        key="checkpoint_blocked_seconds",
+        name="CheckpointBlocked",
+        unit="Seconds",
+        meaning="for which training stood still while a checkpoint was copied",
+    ),
+    Metric(
+        key="checkpoint_failures",
+        name="CheckpointFailures",
+        unit="Count",
+        meaning="checkpoints in a row that could not be written; the run fails at the third",
+    ),
 )
 """At most 40, SageMaker's limit on metric definitions."""
 
