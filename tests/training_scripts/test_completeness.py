@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from cdk_blackwell.planning.contracts import step_folder
 from cdk_blackwell.planning.records import CompleteMarker, FileRecord
 from trainer.completeness import (
+    UPLOAD_SECONDS,
     clear_folder,
     find_checkpoint_damage,
     measure,
@@ -110,6 +113,16 @@ def test_what_is_being_uploaded_is_pruned_the_next_time(tmp_path: Path) -> None:
     assert prunable(folders, keep=1) == [folders[2]]
     uploading.rename(folders[1] / "__0_0.distcp.sagemaker-uploaded")
     assert prunable(folders, keep=1) == [folders[1], folders[2]]
+
+
+def test_a_marker_of_an_upload_that_died_holds_nothing_back(tmp_path: Path) -> None:
+    folders = [folder(tmp_path, step) for step in (2, 1)]
+    dead = folders[1] / "__0_0.distcp.sagemaker-uploading"
+    dead.touch()
+    assert prunable(folders, keep=1) == []
+    old = time.time() - UPLOAD_SECONDS - 1
+    os.utime(dead, (old, old))
+    assert prunable(folders, keep=1) == [folders[1]]
 
 
 def test_files_that_vanish_while_a_folder_goes_do_no_harm(

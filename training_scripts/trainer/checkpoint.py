@@ -165,25 +165,6 @@ class Checkpointer:
         self.last_complete_step = self._step
         return self.latest
 
-    def save(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        *,
-        step: int,
-        tokens: int,
-        micro_batch_size: int | None = None,
-    ) -> CompleteMarker:
-        """Save and wait until it is complete; a failure is raised at once."""
-        if self.busy:
-            self.wait()
-            self.settle()
-        self.begin(model, optimizer, step=step, tokens=tokens, micro_batch_size=micro_batch_size)
-        self.wait()
-        self.latest = self._writer.collect()
-        self.failures, self.last_complete_step = 0, step
-        return self.latest.marker
-
     def _prune(self) -> None:
         """A checkpoint that cannot be removed takes room, and nothing else."""
         self._remove(prunable(step_folders(self.root), keep=self._spec.checkpoint.keep))
