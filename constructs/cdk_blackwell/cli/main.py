@@ -12,11 +12,14 @@ import typer
 from rich.console import Console
 
 from cdk_blackwell._version import __version__
+from cdk_blackwell.cli.checkpoints.command import checkpoints
 from cdk_blackwell.cli.demo.command import demo
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.cli.logs.command import logs
 from cdk_blackwell.cli.plan.command import plan
 from cdk_blackwell.cli.runs.command import runs
 from cdk_blackwell.cli.runs.stop import stop
+from cdk_blackwell.cli.start.command import start
 from cdk_blackwell.cli.vendor import vendor
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 
@@ -26,8 +29,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(plan)
+app.command()(start)
 app.command()(runs)
 app.command()(stop)
+app.command()(logs)
+app.add_typer(checkpoints, name="checkpoints")
 app.command()(demo)
 app.command()(vendor)
 

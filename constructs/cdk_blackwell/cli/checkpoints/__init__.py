@@ -1,0 +1,1 @@
+"""``cdk-blackwell checkpoints``: list, fetch and export what a run has saved."""

@@ -1,0 +1,1 @@
+"""``cdk-blackwell start``: launch a run of a deployed job."""
