@@ -10,9 +10,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor
 
 from trainer.errors import data_error
 from trainer.head import IGNORED_TARGET
-from trainer.manifest import Manifest, find_damage
+from trainer.manifest import Manifest, Shard, find_damage
+from trainer.mixture import place, quotas
 from trainer.shuffle import permute
 
 PREFETCHED_STEPS = 2
@@ -36,21 +38,33 @@ class Batch:
 
 
 class SequenceReader:
-    """All whole sequences of one split; each reads one token more, its last target."""
+    """All whole sequences of one split; each reads one token more, its last target.
+
+    In a mixture every source has its own order and its own epochs: a small source with a large
+    weight is repeated, while a large one is still in its first epoch.
+    """
 
     def __init__(
         self, folder: Path, manifest: Manifest, split: str, *, sequence_length: int, vocab_size: int
     ) -> None:
         shards = manifest.splits.get(split, ())
         self._files = [folder / shard.file for shard in shards]
-        self._arrays = [
-            np.memmap(path, dtype=np.dtype(manifest.dtype).newbyteorder("<"), mode="r")
-            if shard.tokens
-            else np.empty(0, dtype=manifest.dtype)
-            for path, shard in zip(self._files, shards, strict=True)
+        dtype = np.dtype(manifest.dtype).newbyteorder("<")
+        self._arrays = [_map(folder / shard.file, shard.tokens, dtype) for shard in shards]
+        self._masks = [
+            _map(folder / shard.mask_file, shard.tokens, np.dtype(np.uint8))
+            if shard.mask_sha256
+            else None
+            for shard in shards
         ]
         counts = [max(0, (shard.tokens - 1) // sequence_length) for shard in shards]
         self._ends = np.cumsum(counts, dtype=np.int64)
+        self.longest_shard = max((shard.tokens for shard in shards), default=0)
+        """Tokens."""
+        self.lengths = _source_lengths(manifest, shards, counts)
+        """Whole sequences per source, by its folder; one of no name unless it is a mixture."""
+        weights = {"": 1.0} | {source.folder: source.weight for source in manifest.sources}
+        self._quotas = quotas([weights[name] for name in self.lengths])
         self.sequence_length = sequence_length
         self.vocab_size = vocab_size
         self.positions: Tensor | None = None
@@ -59,32 +73,86 @@ class SequenceReader:
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def read(self, index: int) -> NDArray[np.int64]:
-        """``sequence_length + 1`` token ids."""
+    @property
+    def masked(self) -> bool:
+        """Whether some tokens do not count in the loss."""
+        return any(mask is not None for mask in self._masks)
+
+    def at(self, positions: NDArray[np.int64], *, seed: int) -> NDArray[np.int64]:
+        """Sequence numbers at positions of the endless, shuffled stream."""
+        lengths = list(self.lengths.values())
+        if len(lengths) == 1:
+            return shuffled(positions, sequences=lengths[0], seed=seed)
+        sources, places = place(positions, self._quotas, seed=seed)
+        out = np.empty_like(places)
+        for source in np.unique(sources):
+            here = sources == source
+            # A seed of its own keeps sources of equal length from being shuffled alike.
+            order = shuffled(places[here], sequences=lengths[source], seed=seed + int(source))
+            out[here] = sum(lengths[:source]) + order
+        return out
+
+    def first(self, count: int) -> NDArray[np.int64]:
+        """Numbers of the first sequences, of a mixture's sources by their shares."""
+        shares = np.ceil(count * self._quotas / self._quotas.sum()).astype(np.int64)
+        starts = np.cumsum([0, *self.lengths.values()])
+        pieces = [
+            np.arange(start, start + min(int(share), length), dtype=np.int64)
+            for start, share, length in zip(starts[:-1], shares, self.lengths.values(), strict=True)
+        ]
+        return np.concatenate(pieces)[:count]
+
+    def read(self, index: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """``sequence_length + 1`` token ids, and which of them count in the loss; None for all."""
         shard = int(np.searchsorted(self._ends, index, side="right"))
         first = index - (int(self._ends[shard - 1]) if shard else 0)
         start = first * self.sequence_length
-        tokens = self._arrays[shard][start : start + self.sequence_length + 1].astype(np.int64)
+        end = start + self.sequence_length + 1
+        tokens = self._arrays[shard][start:end].astype(np.int64)
         if int(tokens.max()) >= self.vocab_size:
             raise data_error(
                 f"dataset shard {self._files[shard]} holds token id {int(tokens.max())}, but the "
                 f"model's vocab_size is {self.vocab_size}"
             )
-        return tokens
+        mask = self._masks[shard]
+        return tokens, None if mask is None else mask[start:end] != 0
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         """Stack sequences; an index below 0 gives padding without any loss."""
         rows = np.zeros((len(indices), self.sequence_length + 1), dtype=np.int64)
-        for row, index in zip(rows, indices, strict=True):
+        counts = np.ones(rows.shape, dtype=np.bool_)
+        for number, index in enumerate(indices):
             if index >= 0:
-                row[:] = self.read(int(index))
+                rows[number], mask = self.read(int(index))
+                if mask is not None:
+                    counts[number] = mask
+            else:
+                counts[number] = False
         tokens = torch.from_numpy(rows)
         targets = tokens[:, 1:].clone()
-        targets[torch.from_numpy(indices < 0)] = IGNORED_TARGET
+        targets[torch.from_numpy(~counts[:, 1:])] = IGNORED_TARGET
         inputs = tokens[:, :-1]
         if self.positions is not None:
             inputs, targets = inputs[:, self.positions], targets[:, self.positions]
         return Batch(tokens_BS=inputs.contiguous(), targets_BS=targets)
+
+
+def _map(path: Path, items: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A file's items, read when they are used; an empty file cannot be mapped."""
+    return np.memmap(path, dtype=dtype, mode="r") if items else np.empty(0, dtype=dtype)
+
+
+def _source_lengths(
+    manifest: Manifest, shards: Sequence[Shard], counts: Sequence[int]
+) -> dict[str, int]:
+    """Whole sequences per source, in the order of the shards. Sources without any are left out of
+    a split that may lack them, the held-out one."""
+    if not manifest.sources:
+        return {"": sum(counts)}
+    lengths = {source.folder: 0 for source in manifest.sources}
+    for shard, count in zip(shards, counts, strict=True):
+        lengths[str(Path(shard.file).parent)] += count
+    return {name: length for name, length in lengths.items() if length} or {"": 0}
 
 
 def open_manifest(path: Path, *, model_vocab_size: int) -> Manifest:
@@ -167,7 +235,7 @@ def shuffled(positions: NDArray[np.int64], *, sequences: int, seed: int) -> NDAr
     out = np.empty_like(places)
     for epoch in np.unique(epochs):
         here = epochs == epoch
-        out[here] = permute(places[here], sequences, key=(seed << 20) + int(epoch))
+        out[here] = permute(places[here], sequences, key=((seed << 20) + int(epoch)) % 2**64)
     return out
 
 
@@ -219,8 +287,7 @@ class TrainingStream:
     def _read_step(self, consumed: int) -> list[Batch]:
         batches = []
         for positions in self._plan.positions(consumed=consumed, rank=self._rank):
-            numbers = shuffled(positions, sequences=len(self._reader), seed=self._seed)
-            batch = self._reader.batch(numbers)
+            batch = self._reader.batch(self._reader.at(positions, seed=self._seed))
             if self._pin:
                 batch = Batch(
                     tokens_BS=batch.tokens_BS.pin_memory(),
@@ -243,10 +310,11 @@ def validation_batches(
     reader: SequenceReader, *, sequences: int, micro_batch_size: int, rank: int, ranks: int
 ) -> Iterator[Batch]:
     """This rank's part of the first held-out sequences; every rank gets as many micro-batches."""
-    count = min(sequences, len(reader))
+    chosen = reader.first(sequences)
     per_round = micro_batch_size * ranks
-    for start in range(0, count, per_round):
+    for start in range(0, len(chosen), per_round):
         first = start + rank * micro_batch_size
-        numbers = np.arange(first, first + micro_batch_size, dtype=np.int64)
-        numbers[numbers >= count] = -1
+        numbers = np.full(micro_batch_size, -1, dtype=np.int64)
+        here = chosen[first : first + micro_batch_size]
+        numbers[: len(here)] = here
         yield reader.batch(numbers)

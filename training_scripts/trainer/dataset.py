@@ -100,12 +100,36 @@ def open_dataset(
         )
         for split in (SPLIT_TRAIN, SPLIT_VALIDATION)
     )
-    if not len(train):
-        raise data_error(
-            f"{path}: the training split holds {manifest.tokens(SPLIT_TRAIN)} tokens, less than "
-            f"one sequence of {spec.recipe.sequence_length}"
-        )
+    problem = find_shortage(manifest, train)
+    if problem:
+        raise data_error(f"{path}: {problem}")
     return Dataset(folder=path.parent, manifest=manifest, train=train, held_out=held_out)
+
+
+def find_shortage(manifest: Manifest, train: SequenceReader) -> str | None:
+    """Why there is nothing to train on, in the whole or in one source of a mixture, or None."""
+    needed = train.sequence_length + 1
+    empty = [one.folder for one in manifest.sources if one.folder not in train.lengths]
+    if len(train) and not empty:
+        return None
+    if empty and len(train):
+        return (
+            f"no training shard of the source {empty[0]} holds a whole sequence of "
+            f"{train.sequence_length} tokens; prepare more of it, with a larger --shard-tokens if "
+            "its shards are small, or leave it out of the mixture"
+        )
+    tokens = manifest.tokens(SPLIT_TRAIN)
+    if tokens < needed:
+        return (
+            f"the training split holds {tokens} tokens, less than one sequence of "
+            f"{train.sequence_length} and its last target; prepare more text or train on shorter "
+            "sequences"
+        )
+    return (
+        f"the longest training shard holds {train.longest_shard} tokens, less than one sequence of "
+        f"{train.sequence_length} and its last target; prepare the data with --shard-tokens of "
+        f"{needed} or more"
+    )
 
 
 def check_export_package(spec: RunSpec) -> None:

@@ -1,13 +1,14 @@
 """Which source of a mixture comes at which position, computed point by point.
 
 Positions are cut into blocks of ``BLOCK``. In every block each source has a fixed number of places,
-its quota, in an order of the block's own. So shares are exact in every block, nothing is stored,
-and any rank count and any resume read the same.
+its quota, in an order of the block's own. So shares are exact in every block, only the block
+in use is held, and any rank count and any resume read the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -44,11 +45,24 @@ def place(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Each position's source, and its position in that source's own endless stream."""
     blocks, offsets = np.divmod(positions, BLOCK)
-    slots = np.empty_like(offsets)
+    sources, places = np.empty_like(positions), np.empty_like(positions)
     for block in np.unique(blocks):
         here = blocks == block
-        key = (seed << 20) + _BLOCK_KEYS + int(block)
-        slots[here] = permute(offsets[here], BLOCK, key=key % 2**64)
-    ends = np.cumsum(counts)
-    sources = np.searchsorted(ends, slots, side="right").astype(np.int64)
-    return sources, blocks * counts[sources] + slots - (ends - counts)[sources]
+        order, earlier = _block(tuple(counts.tolist()), seed, int(block))
+        sources[here] = order[offsets[here]]
+        places[here] = block * counts[sources[here]] + earlier[offsets[here]]
+    return sources, places
+
+
+@lru_cache(maxsize=4)
+def _block(
+    counts: tuple[int, ...], seed: int, block: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each offset's source, and how many offsets before it in the block have the same one."""
+    key = ((seed << 20) + _BLOCK_KEYS + block) % 2**64
+    slots = permute(np.arange(BLOCK, dtype=np.int64), BLOCK, key=key)
+    order = np.repeat(np.arange(len(counts)), counts)[slots].astype(np.int64)
+    earlier = np.empty_like(order)
+    for source, count in enumerate(counts):
+        earlier[order == source] = np.arange(count)
+    return order, earlier
