@@ -21,6 +21,7 @@ from cdk_blackwell.cli.runs.command import runs
 from cdk_blackwell.cli.runs.stop import stop
 from cdk_blackwell.cli.start.command import start
 from cdk_blackwell.cli.vendor import vendor
+from cdk_blackwell.cli.watch.command import watch
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(plan)
 app.command()(start)
+app.command()(watch)
 app.command()(runs)
 app.command()(stop)
 app.command()(logs)

@@ -1,0 +1,1 @@
+"""``cdk-blackwell watch``: one run, live."""
