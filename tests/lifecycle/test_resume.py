@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cdk_blackwell.lifecycle.handler.jobs import Observation
+from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES, RULES
 from cdk_blackwell.lifecycle.handler.resume import (
-    CONSEQUENCES,
-    RULES,
     Decision,
     decide,
     decide_unreadable,

@@ -8,7 +8,7 @@ import logging
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from cdk_blackwell.lifecycle.handler.clock import Clock
@@ -40,16 +40,26 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A request that was taken up."""
+
+    started: float
+    """First invocation, seconds since the epoch."""
+    announced: Answer | None
+    """What an earlier try was about to answer, or did without hearing that it arrived."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RequestLog:
     """Which events were taken up by whom, and which were answered."""
 
     table: Table
 
-    def enter(self, request_id: str, *, hop: int, invocation: str) -> float | None:
-        """Take up a request at its ``hop``-th invocation: its start, or None for a duplicate.
+    def enter(self, request_id: str, *, hop: int, invocation: str) -> Entry | None:
+        """Take up a request at its ``hop``-th invocation, or None for a duplicate.
 
         A repetition of the same invocation (Lambda's own retry) may take it up again until it is
-        answered. The start is in seconds since the epoch.
+        answered.
         """
         won = self.table.update(
             REQUEST,
@@ -59,16 +69,25 @@ class RequestLog:
             condition="attribute_not_exists(hop) OR hop < :h OR (hop = :h AND invocation = :i)",
         )
         item = self.table.get(REQUEST, request_id) if won else None
-        return None if item is None or item.get("answered") else seconds(item["started"])
+        if item is None or item.get("answered"):
+            return None
+        announced = item.get("answer")
+        return Entry(
+            started=seconds(item["started"]),
+            announced=None if announced is None else Answer(**json.loads(announced)),
+        )
 
-    def begin_answer(self, request_id: str, invocation: str) -> bool:
-        """Announce an answer; False when another invocation sent one or is sending it."""
+    def begin_answer(self, request_id: str, invocation: str, answer: Answer) -> bool:
+        """Announce an answer; False when another invocation sent one or is sending it.
+
+        It is kept, since it may arrive although nobody hears so: a repetition sends the same again.
+        """
         old = self.table.clock.now() - ANSWER_LEASE_SECONDS
         return self.table.update(
             REQUEST,
             request_id,
-            "SET answering = :t, answering_by = :i",
-            {":t": self.table.now(), ":i": invocation},
+            "SET answering = :t, answering_by = :i, answer = if_not_exists(answer, :a)",
+            {":t": self.table.now(), ":i": invocation, ":a": json.dumps(asdict(answer))},
             condition="attribute_not_exists(answered) AND (attribute_not_exists(answering) "
             "OR answering < :old OR answering_by = :i)",
             extra={":old": milliseconds(old)},

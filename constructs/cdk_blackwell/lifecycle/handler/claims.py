@@ -11,8 +11,8 @@ from typing import Final
 
 from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
 from cdk_blackwell.lifecycle.handler.launch import give_back, longest_delay_seconds, submit
+from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt
-from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.services import Services
 
 CLAIM_GRACE_SECONDS: Final = 300.0
@@ -70,8 +70,11 @@ def record_absent(services: Services, claim: Attempt) -> None:
         billed_seconds=0.0,
         action="finish",
     )
-    services.store.mark_done(claim.job_name)
     services.store.set_run_state(claim.owner, claim.run_id, "stopped", text)
+    # Before the first attempt nothing ran, and who stopped it was answered.
+    if not claim.first:
+        _tell(services, claim, "stopped", text)
+    services.store.mark_done(claim.job_name)
 
 
 def _waiting(services: Services, claim: Attempt, delay: LaunchDelayed) -> str:

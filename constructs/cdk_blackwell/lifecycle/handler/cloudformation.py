@@ -95,11 +95,13 @@ def _attempt(
     services: Services, event: Mapping[str, Any], invocation: Invocation, hop: int
 ) -> Answer | None:
     requests = RequestLog(table=services.table)
-    started = requests.enter(event["RequestId"], hop=hop, invocation=invocation.request_id)
-    if started is None:
+    entry = requests.enter(event["RequestId"], hop=hop, invocation=invocation.request_id)
+    if entry is None:
         log.info("request %s is a duplicate", event["RequestId"])
         return None
-    return _until_answer(services, Event.read(event, started), event, invocation, hop)
+    if entry.announced is not None:
+        return entry.announced
+    return _until_answer(services, Event.read(event, entry.started), event, invocation, hop)
 
 
 def _failed(event: Mapping[str, Any], invocation: Invocation, error: Exception) -> Answer:
@@ -156,7 +158,7 @@ def _answer(
 ) -> None:
     requests = RequestLog(table=services.table)
     try:
-        mine = requests.begin_answer(event["RequestId"], invocation.request_id)
+        mine = requests.begin_answer(event["RequestId"], invocation.request_id, answer)
     except Exception:
         # Without the table an answer may go out twice, which is better than never.
         log.exception("the answer could not be announced")

@@ -11,9 +11,10 @@ from cdk_blackwell.lifecycle.handler.budget import affordable_seconds
 from cdk_blackwell.lifecycle.handler.claims import resolve
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.launch import billed, billed_before, unreadable
+from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.request import run_location
-from cdk_blackwell.lifecycle.handler.resume import CONSEQUENCES, decide, decide_unreadable
+from cdk_blackwell.lifecycle.handler.resume import decide, decide_unreadable
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import training_job_name
 

@@ -1,0 +1,88 @@
+"""The page on a run's life, made from the controller's own table.
+
+``python -m cdk_blackwell.lifecycle.documentation > docs/life-of-a-run.md``; a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cdk_blackwell.lifecycle.handler.budget import MINIMUM_ATTEMPT_SECONDS
+from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES, RULES, Rule
+from cdk_blackwell.lifecycle.handler.resume import MAXIMUM_USELESS_ATTEMPTS
+
+_ACTIONS: Final = {
+    "resubmit": "next attempt",
+    "finish": "end",
+    "stop": "end, for a person to look at",
+}
+
+
+def document() -> str:
+    """The whole page, as Markdown."""
+    rows = [
+        "| status | secondary status | failure class or reason | cause |",
+        "|---|---|---|---|",
+        *(_row(rule) for rule in RULES),
+    ]
+    consequences = [
+        "| cause | what follows | state of a run that ends | what people are told |",
+        "|---|---|---|---|",
+        *(
+            f"| {cause} | {_ACTIONS[each.action]} | {each.state} | {each.text} |"
+            for cause, each in CONSEQUENCES.items()
+        ),
+    ]
+    return "\n".join([_HEAD, *rows, _BETWEEN, *consequences, _tail()])
+
+
+def _row(rule: Rule) -> str:
+    if rule.failure is not None:
+        why = f"class={rule.failure}"
+    else:
+        # A bar would end the cell.
+        why = "" if rule.reason is None else f"`{rule.reason}`".replace("|", "\\|")
+    return f"| {rule.status} | {rule.secondary or ''} | {why} | {rule.cause} |"
+
+
+_HEAD: Final = """# Life of a run
+
+A run begins when a new `run_id` is deployed or started, and lives through one or more attempts,
+each a SageMaker training job. When an attempt ends, the controller looks it up in this table, from
+the top; the first row that matches counts. Classes are what the trainer itself wrote into its
+failure text; reasons are regular expressions searched for in SageMaker's words. SageMaker does not
+document those words: they are the ones in common use.
+
+This page is generated: `python -m cdk_blackwell.lifecycle.documentation > docs/life-of-a-run.md`.
+
+## Why did it end?
+"""
+
+_BETWEEN: Final = """
+A run that was stopped, replaced or deleted before its job ended has the cause stopped_by_us,
+whatever the job says, unless the job completed.
+
+## What follows?
+"""
+
+
+def _tail() -> str:
+    return f"""
+## Bounds
+
+Whatever the table says, there is no next attempt when
+
+* the last {MAXIMUM_USELESS_ATTEMPTS} attempts that reached training left no new complete
+  checkpoint,
+* `max_attempts` are used, or
+* what is left of `max_cost_usd` pays for less than {MINIMUM_ATTEMPT_SECONDS // 60} minutes of
+  training with its stop and upload.
+
+What earlier attempts were billed (`BillableTimeInSeconds`) is taken from `max_cost_usd`, and the
+next attempt's `MaxRuntimeInSeconds` is cut to what the rest pays for at the worst. Under a training
+plan the marginal price is zero and the plan's fee is shown instead.
+"""
+
+
+if __name__ == "__main__":
+    print(document(), end="")

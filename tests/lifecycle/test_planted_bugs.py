@@ -1,0 +1,245 @@
+"""The state machine is worth something: each kind of bug, planted, is caught by its own promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdk_blackwell.lifecycle.handler import (
+    claims,
+    cloudformation,
+    launch,
+    main,
+    resource,
+    settle,
+    stopping,
+)
+from cdk_blackwell.lifecycle.handler.answer import Entry, RequestLog
+from cdk_blackwell.lifecycle.handler.jobs import Jobs
+from cdk_blackwell.lifecycle.handler.notify import Notifier
+from cdk_blackwell.lifecycle.handler.records import Claim
+from cdk_blackwell.lifecycle.handler.request import render_request
+from cdk_blackwell.lifecycle.handler.store import Store
+from tests.lifecycle.simulation import Broken
+from tests.lifecycle.test_state_machine import STEPS, explore
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def launch_without_looking_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After CreateTrainingJob the desired state is not read again, and sweeps do not care."""
+    monkeypatch.setattr(Store, "wants", lambda self, attempt: True)
+
+
+def forget_the_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "bury", lambda self, owner, *, stack_id: None)
+
+
+def delete_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(services: Any, attempts: Any) -> tuple[str, ...]:
+        stopping.stop_attempts(services, attempts)
+        return ()
+
+    monkeypatch.setattr(resource, "stop_attempts", hasty)
+
+
+def forget_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(services: Any, event: Any, attempts: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(resource, "_definitions", blind)
+
+
+def resubmit_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sight of an ended job launches another, whatever was launched before."""
+    honest = settle.settle
+
+    def eager(services: Any, attempt: Any, seen: Any, requester: str) -> None:
+        honest(services, attempt, seen, requester)
+        for number in (2, 3):
+            name = f"{attempt.job_name[:-1]}{number}"
+            if services.jobs.describe(name) is None:
+                launch.submit(
+                    services,
+                    replace(attempt, job_name=name, attempt=number, state="claimed"),
+                )
+
+    monkeypatch.setattr(main, "bring_up_to_date", _with_settle(eager))
+
+
+def _with_settle(eager: Any) -> Any:
+    def bring_up_to_date(services: Any, attempt: Any, seen: Any, requester: str) -> None:
+        if seen is not None and seen.terminal:
+            eager(services, attempt, seen, requester)
+
+    return bring_up_to_date
+
+
+def relaunch_on_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was used is launched again by its next attempt."""
+
+    def again(services: Any, event: Any, owner: Any) -> Any:
+        if event.run_id is not None:
+            services.store.stop_run(event.owner, event.old_run_id or "")
+            used = services.store.attempts(event.owner, event.run_id)
+            for attempt in used[-1:]:
+                services.jobs.create(
+                    _next_request(services, attempt),
+                    stack_id=event.stack_id,
+                    claimed_at=attempt.claimed_at,
+                    patient_quota=False,
+                )
+        return resource._done(event, "rolled back")
+
+    monkeypatch.setattr(resource, "_stop_old", again)
+
+
+def _next_request(services: Any, attempt: Any) -> dict[str, Any]:
+    run = services.store.run(attempt.owner, attempt.run_id)
+    return render_request(
+        run.definition,
+        stack_id=attempt.stack_id,
+        run_id=attempt.run_id,
+        attempt=attempt.attempt + 1,
+    )
+
+
+def launch_on_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deploy that changed anything launches a run with a name of its own."""
+    honest = resource._done
+
+    def launching(event: Any, message: str, data: Any = None) -> Any:
+        return honest(event, message, data)
+
+    def advance(services: Any, event: Any) -> Any:
+        if event.kind == "Update" and event.run_id == event.old_run_id:
+            event = replace(event, run_id=f"{event.run_id or 'x'}x", old_run_id=None)
+        return resource.advance(services, event)
+
+    monkeypatch.setattr(resource, "_done", launching)
+    monkeypatch.setattr(cloudformation, "advance", advance)
+
+
+def ignore_the_money(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlimited(definition: Any, billed: Any) -> int:
+        return int(definition.request["StoppingCondition"]["MaxRuntimeInSeconds"])
+
+    monkeypatch.setattr(launch, "affordable_seconds", unlimited)
+    monkeypatch.setattr(settle, "affordable_seconds", unlimited)
+
+
+def forget_what_was_billed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "billed_before", lambda services, definition, attempt: ())
+
+
+def answer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Duplicates of an event are worked and answered like the first."""
+    monkeypatch.setattr(
+        RequestLog, "begin_answer", lambda self, request_id, invocation, answer: True
+    )
+    monkeypatch.setattr(
+        RequestLog,
+        "enter",
+        lambda self, request_id, *, hop, invocation: Entry(
+            started=self.table.clock.now(), announced=None
+        ),
+    )
+
+
+def swallow_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception is logged, and CloudFormation never hears of it."""
+    monkeypatch.setattr(cloudformation, "_failed", lambda event, invocation, error: None)
+
+
+def never_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait on in the same invocation until Lambda ends it."""
+    monkeypatch.setattr(cloudformation, "HOP_MARGIN_SECONDS", -1e9)
+    monkeypatch.setattr(stopping, "stop_attempts", lambda services, attempts: ("a job",))
+    monkeypatch.setattr(resource, "stop_attempts", lambda services, attempts: ("a job",))
+
+
+def tell_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Notifier.tell
+
+    def quiet(self: Notifier, *, what: str, **more: Any) -> bool:
+        return what in ("completed", "failed", "stopped") or honest(self, what=what, **more)
+
+    monkeypatch.setattr(Notifier, "tell", quiet)
+
+
+def tell_after_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order the controller once had: a crash in between, and nobody was told."""
+
+    def late(services: Any, attempt: Any, run: Any, state: Any, text: str) -> None:
+        services.store.set_run_state(run.owner, run.run_id, state, text)
+        services.store.stop_run(run.owner, run.run_id)
+        if services.store.mark_done(attempt.job_name):
+            settle._tell(services, run, attempt, state, text)
+
+    monkeypatch.setattr(settle, "_end_run", late)
+
+
+def sweep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust EventBridge alone."""
+    monkeypatch.setattr(main, "reconcile", lambda services, requester: 0)
+
+
+def claim_regardless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first claim is not bound to the desired state."""
+    honest = Store.claim_next
+
+    def won(self: Store, owner: Any, previous: Any, **more: Any) -> Claim:
+        claim = honest(self, owner, previous, **more)
+        if claim is Claim.NOT_DESIRED:
+            self.table.transact(
+                [self._put_attempt(owner, previous.run_id, previous.attempt + 1, **more)]
+            )
+            self.mark_done(previous.job_name)
+        return Claim.WON
+
+    def eager(services: Any, claim: Any, requester: str) -> None:
+        if claim.state == "claimed":
+            launch._create(services, launch._run(services, claim).definition, claim)
+
+    monkeypatch.setattr(Store, "claim_next", won)
+    monkeypatch.setattr(settle, "resolve", eager)
+    monkeypatch.setattr(claims, "resolve", eager)
+
+
+def stop_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop is written down, and no job is asked."""
+    monkeypatch.setattr(Jobs, "stop", lambda self, job_name: self.describe(job_name))
+
+
+PLANTED = [
+    (launch_without_looking_again, "no orphan"),
+    (forget_the_tombstone, "nothing left"),
+    (delete_without_waiting, "nothing left"),
+    (forget_interfaces, "nothing left"),
+    (resubmit_without_a_claim, "one live job|no orphan|ceiling"),
+    (relaunch_on_rollback, "no orphan|one live job"),
+    (launch_on_every_update, "no launch unasked"),
+    (ignore_the_money, "ceiling"),
+    (forget_what_was_billed, "ceiling"),
+    (answer_twice, "one answer"),
+    (swallow_failures, "answered in time"),
+    (never_hop, "answered in time"),
+    (tell_nobody, "reported end"),
+    (tell_after_it_is_done, "reported end"),
+    (sweep_nothing, "reported end|no orphan"),
+    (claim_regardless, "no orphan|one live job"),
+    (stop_by_halves, "no orphan|nothing left|answered in time"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("plant", "promise"), PLANTED, ids=[each.__name__ for each, _ in PLANTED])
+def test_a_planted_bug_is_caught(
+    monkeypatch: pytest.MonkeyPatch, plant: Plant, promise: str
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Broken, match=promise):
+        explore(examples=400, steps=STEPS)
