@@ -15,11 +15,13 @@ from cdk_blackwell._version import __version__
 from cdk_blackwell.cli.checkpoints.command import checkpoints
 from cdk_blackwell.cli.demo.command import demo
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.cli.init.command import init
 from cdk_blackwell.cli.logs.command import logs
 from cdk_blackwell.cli.plan.command import plan
 from cdk_blackwell.cli.runs.command import runs
 from cdk_blackwell.cli.runs.stop import stop
 from cdk_blackwell.cli.start.command import start
+from cdk_blackwell.cli.trial.command import trial
 from cdk_blackwell.cli.vendor import vendor
 from cdk_blackwell.cli.watch.command import watch
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_INTERRUPTED
@@ -30,6 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(plan)
+app.command()(init)
+app.command()(trial)
 app.command()(start)
 app.command()(watch)
 app.command()(runs)
