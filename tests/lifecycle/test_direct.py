@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -108,7 +109,11 @@ def test_status_tells_the_attempt_and_the_newest_checkpoint(defined: World) -> N
         ({"action": "start", "run_id": 7}, "a text is expected"),
         ({"action": "start", "run_id": "a b"}, "letters, digits"),
         ({"action": "start", "run_id": "a", "dry_run": "yes"}, "true or false"),
-        ({"action": "start", "run_id": "a", "overrides": {"seed": 1}}, "overrides are not"),
+        ({"action": "start", "run_id": "a", "overrides": {"seed": 1}}, "'seed' is not known"),
+        ({"action": "start", "run_id": "a", "overrides": ["seed"]}, "an object of names"),
+        ({"action": "start", "run_id": "a", "overrides": {"recipe.seed": "x"}}, "type int"),
+        ({"action": "start", "run_id": "a", "overrides": {"train_tokens": 0}}, "at least 1"),
+        ({"action": "stop", "run_id": "a", "overrides": {"recipe.seed": 1}}, "only with 'start'"),
         ({"action": "start", "run_id": "a", "force": True}, "unknown key 'force'"),
         ({"action": "stop", "run_id": "never"}, "was never launched"),
     ],
@@ -144,3 +149,38 @@ def test_an_answer_keeps_its_keys_and_types() -> None:
     assert ControllerAnswer.from_dict(answer.to_dict()) == answer
     with pytest.raises(ValueError, match="controller's answer lacks key 'cost'"):
         ControllerAnswer.from_dict({k: v for k, v in answer.to_dict().items() if k != "cost"})
+
+
+def test_overrides_are_frozen_with_the_run_and_leave_the_next_one_alone(defined: World) -> None:
+    answer = defined.ask(
+        "start",
+        "a",
+        overrides={"recipe.optimizer.peak_learning_rate": 1e-4, "train_tokens": 409_600},
+    )
+    assert answer["state"] == "starting"
+    frozen = json.loads(defined.frozen("run.json") or b"")
+    assert frozen["recipe"]["optimizer"]["peak_learning_rate"] == 1e-4
+    assert frozen["train_tokens"] == 409_600
+    assert answer["request"]["HyperParameters"]["train_tokens"] == "409600"
+    defined.fails(defined.name("a"), "InternalServerError: again", step=100)
+    second = defined.sagemaker.jobs[defined.name("a", 2)]["Request"]
+    assert second["HyperParameters"]["train_tokens"] == "409600"
+    assert json.loads(defined.owner().definition)["run"]["train_tokens"] == 819_200
+
+
+def test_what_is_left_of_the_ceiling_is_the_next_attempts_run_time(world: World) -> None:
+    attempt = worst_case_usd(max_runtime_seconds=86_400, instance_count=1, hourly_price_usd=100.0)
+    world.cloudformation(
+        "Create",
+        run_id="a",
+        job=definition(hourly_price_usd=100.0, max_cost_usd=1.5 * attempt),
+    )
+    world.sagemaker.jobs[world.name("a")]["BillableTimeInSeconds"] = 80_000
+    world.fails(world.name("a"), "InternalServerError: again", step=100)
+    second = world.sagemaker.jobs[world.name("a", 2)]["Request"]["StoppingCondition"]
+    paid = second["MaxRuntimeInSeconds"] + 120 + 1_800 + 80_000
+    assert paid == int(1.5 * (86_400 + 120 + 1_800))
+    world.sagemaker.jobs[world.name("a", 2)]["BillableTimeInSeconds"] = 51_000
+    world.fails(world.name("a", 2), "InternalServerError: again", step=200)
+    assert len(world.sagemaker.created) == 2
+    assert "max_cost_usd does not pay for another attempt" in world.sns.messages[-1]["Message"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
 from cdk_blackwell.lifecycle.handler.launch import preflight, start_run, unreadable
+from cdk_blackwell.lifecycle.handler.overrides import override
 from cdk_blackwell.lifecycle.handler.records import Owner
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
@@ -40,6 +43,10 @@ def _act(services: Services, event: Mapping[str, Any], requester: str) -> Contro
     run_id: str | None = event.get("run_id")
     action, dry_run = event["action"], bool(event.get("dry_run"))
     if action == "start":
+        if event.get("overrides"):
+            definition = JobDefinition.from_json(owner.definition)
+            changed = override(definition, event["overrides"], str(run_id))
+            owner = replace(owner, definition=json.dumps(changed.to_dict()))
         return _start(services, owner, str(run_id), dry_run, requester)
     wanted = run_id if run_id is not None else owner.run_id
     if wanted is None:
@@ -63,10 +70,14 @@ def _check(event: Mapping[str, Any]) -> None:
         )
     if action not in ACTIONS:
         raise ValueError(f"action is {action!r}; allowed are {', '.join(ACTIONS)}")
-    if event.get("overrides"):
+    overrides = event.get("overrides")
+    if overrides is not None and not isinstance(overrides, Mapping):
         raise ValueError(
-            "overrides are not available in this version; change the job's definition in the stack"
+            f"overrides is {overrides!r}; an object of names and values is expected, for example "
+            '{"recipe.micro_batch_size": 2}'
         )
+    if overrides and action != "start":
+        raise ValueError(f"overrides are not allowed with action {action!r}, only with 'start'")
     run_id = event.get("run_id")
     if action == "start" and run_id is None:
         raise ValueError("start needs a run_id, for example 2027-01-15-a")

@@ -49,7 +49,13 @@ def preflight(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
     """
     try:
         definition = JobDefinition.from_json(owner.definition)
-        request = render_request(definition, stack_id=owner.stack_id, run_id=run_id, attempt=1)
+        request = render_request(
+            definition,
+            stack_id=owner.stack_id,
+            run_id=run_id,
+            attempt=1,
+            run_seconds=_worthwhile(definition, affordable_seconds(definition, ())),
+        )
     except ValueError as error:
         raise LaunchRefused(str(error)) from error
     unknown = services.jobs.unknown_field(request)
@@ -170,7 +176,11 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
 
 def _run_seconds(services: Services, definition: JobDefinition, attempt: Attempt) -> int:
     """Run time that the money left pays for; LaunchRefused when it is not worth an attempt."""
-    affordable = affordable_seconds(definition, billed_before(services, definition, attempt))
+    before = billed_before(services, definition, attempt)
+    return _worthwhile(definition, affordable_seconds(definition, before))
+
+
+def _worthwhile(definition: JobDefinition, affordable: int) -> int:
     if affordable < min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition)):
         raise LaunchRefused(
             f"max_cost_usd {definition.max_cost_usd:,.2f} does not pay for another attempt, "
