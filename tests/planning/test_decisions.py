@@ -84,7 +84,7 @@ def test_alternatives_are_predicted_with_all_else_as_chosen(tier: str) -> None:
             plan.layout,
             replace(plan.recipe, activation_checkpointing=alternative.value),
         )
-        assert alternative.reserved_gib == found.memory.reserved_gib
+        assert alternative.required_gib == found.memory.required_gib
         assert alternative.fits is found.memory.fits
         assert alternative.tokens_per_second_per_gpu == found.tokens_per_second_per_gpu
     assert plan.recipe.activation_checkpointing not in {

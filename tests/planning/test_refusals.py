@@ -49,7 +49,7 @@ def test_the_first_way_out_is_the_setting_that_was_fixed_and_its_memory_is_told(
     error = refused(**LARGE, layout=LayoutOverrides(context_parallel=1))
     first = error.changes[0]
     assert set(first.settings) == {"context_parallel"}
-    assert f"({first.reserved_gib:.1f} GiB)" in str(error)
+    assert f"({first.required_gib:.1f} GiB)" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_every_change_that_any_refusal_names_passes(
     except DoesNotFitError as error:
         for change in error.changes:
             passed = make_plan(**change.applied(arguments))
-            if passed.memory.reserved_gib != pytest.approx(change.reserved_gib):
-                pytest.fail(f"{change} gives {passed.memory.reserved_gib} GiB")
+            if passed.memory.required_gib != pytest.approx(change.required_gib):
+                pytest.fail(f"{change} gives {passed.memory.required_gib} GiB")
     except PlanError as error:
         if "\n" in str(error) or len(str(error)) > 400:
             pytest.fail(f"not one line that can be read: {error}")
@@ -208,3 +208,21 @@ def test_tensor_parallelism_is_planned_or_refused_for_the_size_that_does_not_div
         return
     with pytest.raises(PlanError, match=f"does not divide {broken[0]} "):
         make_plan(**arguments)
+
+
+def test_a_way_out_of_a_cost_ceiling_says_what_it_costs() -> None:
+    with pytest.raises(DoesNotFitError) as caught:
+        make_plan(
+            model=ModelShape.preset("llama-3.2-3b"),
+            sequence_length=8192,
+            train_tokens=60_000_000_000,
+            hourly_price_usd=100.0,
+            max_cost_usd=1_000,
+        )
+    changes = caught.value.changes
+    assert changes
+    assert all(f"({change.total_usd:,.0f} USD)" in str(caught.value) for change in changes)
+    assert all(
+        (change.total_usd and change.total_usd <= 1_000) or "max_cost_usd" in change.settings
+        for change in changes
+    )

@@ -41,7 +41,7 @@ class Alternative:
     """What else could have been chosen, everything else being equal."""
 
     value: str
-    reserved_gib: float
+    required_gib: float
     fits: bool
     tokens_per_second_per_gpu: float
 
@@ -116,7 +116,7 @@ class _Explained:
         )
         return Alternative(
             value=value,
-            reserved_gib=found.memory.reserved_gib,
+            required_gib=found.memory.required_gib,
             fits=found.memory.fits,
             tokens_per_second_per_gpu=found.tokens_per_second_per_gpu,
         )
@@ -124,7 +124,7 @@ class _Explained:
     def batch(self) -> Decision:
         recipe, wish, memory = self.recipe, self.wish, self.candidate.memory
         share, size = wish.share(self.layout), recipe.micro_batch_size
-        used = f"{memory.reserved_gib:.1f} of {memory.budget_gib:.1f} GiB"
+        used = f"{memory.required_gib:.1f} of {memory.budget_gib:.1f} GiB"
         fixed = wish.overrides.micro_batch_size is not None
         if fixed:
             reason = f"micro_batch_size {size} was given; it is predicted to need {used}"

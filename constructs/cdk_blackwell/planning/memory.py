@@ -46,9 +46,14 @@ class MemoryEstimate:
     """What the reserved memory consists of."""
 
     @property
+    def required_gib(self) -> float:
+        """Reserved memory and margin together: what must stay within the budget."""
+        return self.reserved_gib + self.margin_gib
+
+    @property
     def fits(self) -> bool:
-        """Whether reserved memory and margin stay within the budget."""
-        return self.reserved_gib + self.margin_gib <= self.budget_gib
+        """Whether it does."""
+        return self.required_gib <= self.budget_gib
 
 
 def estimate_memory(

@@ -64,7 +64,13 @@ METRICS: Final = (
         key="data_wait_seconds",
         name="DataWait",
         unit="Seconds",
-        meaning="seconds per step spent waiting for the next batch",
+        meaning="seconds per step that the slowest rank waited for its next batch",
+    ),
+    Metric(
+        key="compute_spread",
+        name="ComputeSpread",
+        unit="None",
+        meaning="time of the slowest rank over the median for the same matrix product; 1 is even",
     ),
     Metric(
         key="memory_allocated_gib",
@@ -77,6 +83,18 @@ METRICS: Final = (
         name="MemoryReserved",
         unit="Gigabytes",
         meaning="peak reserved GiB per GPU since the last line, maximum over ranks",
+    ),
+    Metric(
+        key="allocator_retries",
+        name="AllocatorRetries",
+        unit="Count",
+        meaning="allocations since the start that needed torch's cache freed, maximum over ranks",
+    ),
+    Metric(
+        key="allocator_ooms",
+        name="AllocatorOutOfMemory",
+        unit="Count",
+        meaning="allocations since the start that failed all the same, maximum over ranks",
     ),
     Metric(
         key="gradient_norm",

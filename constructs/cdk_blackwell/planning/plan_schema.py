@@ -62,7 +62,13 @@ def _refusal() -> dict[str, Any]:
     change = _closed(
         {
             "settings": _described({"type": "object"}, "to replace, by the planner's names"),
-            "reserved_gib": _described(_NUMBER, "predicted GiB per GPU after the change"),
+            "required_gib": _described(
+                _NUMBER, "predicted GiB per GPU after the change, the margin included"
+            ),
+            "total_usd": _described(
+                {"type": ["number", "null"]},
+                "predicted cost after the change; null without a price",
+            ),
         }
     )
     return _closed(

@@ -103,8 +103,10 @@ class Change:
 
     settings: dict[str, Any]
     """By the names that ``make_plan``, ``RecipeOverrides`` and ``LayoutOverrides`` use."""
-    reserved_gib: float
-    """Predicted GiB per GPU after the change."""
+    required_gib: float
+    """Predicted GiB per GPU after the change, the margin included."""
+    total_usd: float | None
+    """Predicted cost after the change; None where no price was given."""
     words: str = field(compare=False)
     """For people."""
 

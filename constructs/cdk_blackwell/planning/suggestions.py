@@ -15,7 +15,7 @@ from cdk_blackwell.planning.assumptions import plural
 from cdk_blackwell.planning.divisibility import divisors
 from cdk_blackwell.planning.errors import PlanError
 from cdk_blackwell.planning.hardware import P6_B200
-from cdk_blackwell.planning.refusals import Refusal, refusal
+from cdk_blackwell.planning.refusals import Refusal, Rule, refusal
 from cdk_blackwell.planning.request import Change, Request
 from cdk_blackwell.planning.tiers import INSTANCE_COUNTS, TIERS, tier_for
 
@@ -45,7 +45,7 @@ _LAYOUT: Final = (
 
 def way_out(request: Request, plan: Plan, reason: Refusal, *, draft: Draft) -> tuple[Change, ...]:
     """Changes that pass, nearest first; ``draft`` plans a request without applying rules."""
-    tried = _Tried(request=request, draft=draft)
+    tried = _Tried(request=request, rule=reason.rule, draft=draft)
     match reason.rule:
         case "model":
             return tried.first(_other_tiers(request, plan))
@@ -61,8 +61,8 @@ def way_out(request: Request, plan: Plan, reason: Refusal, *, draft: Draft) -> t
 class _Tried:
     """Tries settings by planning with them."""
 
-    def __init__(self, *, request: Request, draft: Draft) -> None:
-        self._request, self._draft = request, draft
+    def __init__(self, *, request: Request, rule: Rule, draft: Draft) -> None:
+        self._request, self._rule, self._draft = request, rule, draft
 
     def each(self, choices: Iterable[Iterable[Settings]]) -> tuple[Change, ...]:
         """Of each row of choices the first that passes."""
@@ -104,7 +104,10 @@ class _Tried:
             if plan is None:
                 return None
         return Change(
-            settings=settings, reserved_gib=plan.memory.reserved_gib, words=_words(settings, plan)
+            settings=settings,
+            required_gib=plan.memory.required_gib,
+            total_usd=plan.cost.total_usd,
+            words=_words(settings, plan, self._rule),
         )
 
     def _passing(self, settings: Settings) -> Plan | None:
@@ -123,7 +126,7 @@ def _chosen(plan: Plan, name: str) -> Any:
     return getattr(owner, name)
 
 
-def _words(settings: Settings, plan: Plan) -> str:
+def _words(settings: Settings, plan: Plan, rule: Rule) -> str:
     parts = []
     for name, value in settings.items():
         if name == "instance_count":
@@ -134,7 +137,10 @@ def _words(settings: Settings, plan: Plan) -> str:
         else:
             number = isinstance(value, int) and not isinstance(value, bool)
             parts.append(f"{name} {value:,}" if number else f"{name} {value}")
-    return f"{' with '.join(parts)} ({plan.memory.reserved_gib:.1f} GiB)"
+    after = f"{plan.memory.required_gib:.1f} GiB"
+    if rule == "cost" and plan.cost.total_usd is not None:
+        after = f"{plan.cost.total_usd:,.0f} USD"
+    return f"{' with '.join(parts)} ({after})"
 
 
 def _single_settings(request: Request, plan: Plan) -> Iterator[Iterable[Settings]]:

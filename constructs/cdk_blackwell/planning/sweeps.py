@@ -28,6 +28,7 @@ class MemoryPoint:
     reserved_gib: float
     allocated_gib: float
     parts_gib: dict[str, float]
+    margin_gib: float
     budget_gib: float
     fits: bool
     chosen: bool
@@ -55,6 +56,7 @@ def memory_by_micro_batch(plan: Plan) -> tuple[MemoryPoint, ...]:
                 reserved_gib=memory.reserved_gib,
                 allocated_gib=memory.allocated_gib,
                 parts_gib=memory.parts_gib,
+                margin_gib=memory.margin_gib,
                 budget_gib=memory.budget_gib,
                 fits=memory.fits,
                 chosen=size == chosen,

@@ -18,6 +18,7 @@ from cdk_blackwell.cli.plan.charts.pictures import draw
 from cdk_blackwell.cli.plan.charts.save import check_chart_file, save_chart
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import make_plan
+from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -35,11 +36,11 @@ def test_one_column_is_the_plans_own() -> None:
     (chosen,) = [column for column in DATA.memory if column.chosen]
     assert chosen.micro_batch_size == PLAN.recipe.micro_batch_size
     assert chosen.parts_gib == PLAN.memory.parts_gib
-    assert chosen.reserved_gib == pytest.approx(PLAN.memory.reserved_gib)
+    assert chosen.height_gib == pytest.approx(PLAN.memory.required_gib)
 
 
 def test_columns_grow_to_just_past_the_budget() -> None:
-    heights = [column.reserved_gib for column in DATA.memory]
+    heights = [column.height_gib for column in DATA.memory]
     assert heights == sorted(heights)
     assert [height > DATA.budget_gib for height in heights].count(True) <= 1
 
@@ -122,3 +123,13 @@ def test_without_its_extra_the_command_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(CommandError, match=r"pip install 'cdk-blackwell\[chart\]'"):
         check_chart_file(tmp_path / "plan.svg")
+
+
+def test_a_margin_is_part_of_the_column() -> None:
+    """Tensor parallel predictions must fit with their margin, so the picture shows it."""
+    arguments = ARGUMENTS | {"layout": LayoutOverrides(tensor_parallel=2)}
+    arguments |= {"overrides": RecipeOverrides(precision="bf16")}
+    plan = make_plan(**arguments)
+    (chosen,) = [column for column in chart_data(plan, arguments).memory if column.chosen]
+    assert chosen.parts_gib["margin"] == plan.memory.margin_gib > 0
+    assert chosen.height_gib == pytest.approx(plan.memory.required_gib)

@@ -63,7 +63,7 @@ def _alternatives(decision: Decision, plan: Plan) -> Table:
     described = describe_layout(plan.layout).split(", ")
     chosen = plan.throughput.tokens_per_second_per_gpu
     table.add_row(
-        "as chosen", f"{plan.memory.reserved_gib:.1f}", f"{chosen:,.0f}", "", style="bold"
+        "as chosen", f"{plan.memory.required_gib:.1f}", f"{chosen:,.0f}", "", style="bold"
     )
     for other in decision.alternatives:
         speed = other.tokens_per_second_per_gpu
@@ -73,7 +73,7 @@ def _alternatives(decision: Decision, plan: Plan) -> Table:
                 if decision.group == "distribution"
                 else other.value
             ),
-            Text(f"{other.reserved_gib:.1f}", style="" if other.fits else "red"),
+            Text(f"{other.required_gib:.1f}", style="" if other.fits else "red"),
             f"{speed:,.0f}",
             f"{speed / chosen - 1:+.0%}" if other.fits else Text("no fit", style="red"),
         )

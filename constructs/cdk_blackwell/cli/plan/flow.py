@@ -120,7 +120,11 @@ def _object(outcome: Outcome, verification: Verification | None) -> dict[str, An
     found["refusal"] = refusal and {
         "message": in_flags(str(refusal)),
         "changes": [
-            {"settings": change.settings, "reserved_gib": change.reserved_gib}
+            {
+                "settings": change.settings,
+                "required_gib": change.required_gib,
+                "total_usd": change.total_usd,
+            }
             for change in refusal.changes
         ],
     }

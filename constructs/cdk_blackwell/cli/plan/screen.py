@@ -23,6 +23,7 @@ from cdk_blackwell.cli.plan.words import (
 from cdk_blackwell.planning.errors import DoesNotFitError
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.plan import Plan
+from cdk_blackwell.planning.request import Change
 from cdk_blackwell.planning.tiers import TIERS
 
 _GOOD, _BAD, _PART, _MARGIN = "green", "red", "cyan", "yellow"
@@ -102,7 +103,7 @@ def _layout(plan: Plan) -> Group:
 
 def _memory(plan: Plan) -> Group:
     memory = plan.memory
-    total = memory.reserved_gib + memory.margin_gib
+    total = memory.required_gib
     scale = max(total, memory.budget_gib)
     style = _GOOD if memory.fits else _BAD
     table = Table.grid(padding=(0, 1))
@@ -178,10 +179,15 @@ def print_refusal(console: Console, refusal: DoesNotFitError) -> None:
     for change in refusal.changes:
         table.add_row(
             Text(command_words(change.settings), style="bold"),
-            Text(f"{change.reserved_gib:.1f} GiB per GPU", style="dim"),
+            Text(_after(change), style="dim"),
         )
     section(console, "Refused", Text("each of these changes alone passes:"), style="bold red")
     section(console, "", table)
+
+
+def _after(change: Change) -> str:
+    needed = f"{change.required_gib:.1f} GiB per GPU"
+    return needed if change.total_usd is None else f"{needed}, {usd(change.total_usd)}"
 
 
 def print_verification(console: Console, plan: Plan, found: Verification) -> None:

@@ -19,7 +19,9 @@ def chart_data(plan: Plan, arguments: dict[str, Any]) -> ChartData:
     recipe = plan.recipe
     memory = tuple(
         MemoryColumn(
-            micro_batch_size=point.micro_batch_size, parts_gib=point.parts_gib, chosen=point.chosen
+            micro_batch_size=point.micro_batch_size,
+            parts_gib=point.parts_gib | ({"margin": point.margin_gib} if point.margin_gib else {}),
+            chosen=point.chosen,
         )
         for point in memory_by_micro_batch(plan)
     )

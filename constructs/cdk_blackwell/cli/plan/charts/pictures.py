@@ -74,7 +74,7 @@ def draw(data: ChartData) -> dict[str, Any]:
 
 def _memory(data: ChartData) -> alt.LayerChart | alt.FacetChart:
     parts = list(dict.fromkeys(part for column in data.memory for part in column.parts_gib))
-    top = 1.12 * max(data.budget_gib, *(column.reserved_gib for column in data.memory))
+    top = 1.12 * max(data.budget_gib, *(column.height_gib for column in data.memory))
     size = alt.X(
         "micro_batch:O",
         title="micro-batch (sequences per data-parallel rank and pass)",
@@ -126,7 +126,7 @@ def _memory(data: ChartData) -> alt.LayerChart | alt.FacetChart:
     chosen = (
         alt.Chart(
             _values(
-                {"micro_batch": str(column.micro_batch_size), "GiB": column.reserved_gib}
+                {"micro_batch": str(column.micro_batch_size), "GiB": column.height_gib}
                 for column in data.memory
                 if column.chosen
             )

@@ -15,8 +15,8 @@ class MemoryColumn:
     chosen: bool
 
     @property
-    def reserved_gib(self) -> float:
-        """Height of the column."""
+    def height_gib(self) -> float:
+        """Of the column: what must stay below the budget."""
         return sum(self.parts_gib.values())
 
 
