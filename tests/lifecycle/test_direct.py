@@ -183,4 +183,9 @@ def test_what_is_left_of_the_ceiling_is_the_next_attempts_run_time(world: World)
     world.sagemaker.jobs[world.name("a", 2)]["BillableTimeInSeconds"] = 51_000
     world.fails(world.name("a", 2), "InternalServerError: again", step=200)
     assert len(world.sagemaker.created) == 2
-    assert "max_cost_usd does not pay for another attempt" in world.sns.messages[-1]["Message"]
+    message = world.sns.messages[-1]["Message"]
+    assert "max_cost_usd does not pay for another attempt" in message
+    assert "spent on the run: 3,638.89 USD of at most 3,680.00 USD" in message
+    assert f"console.aws.amazon.com/sagemaker/home?region=us-west-2#/jobs/{world.name('a', 2)}" in (
+        message
+    )

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cdk_blackwell.lifecycle.handler.records import Attempt
+
 _SUBJECT_LENGTH: Final = 100
 
 log = logging.getLogger(__name__)
@@ -37,3 +39,14 @@ class Notifier:
             log.exception("the topic %s did not take the message %r", self.topic, subject)
             return False
         return True
+
+
+def console_link(attempt: Attempt) -> str:
+    """Page of the attempt's training job in the AWS console, by the partition of its stack."""
+    _, partition, _, region, *_ = attempt.stack_id.split(":")
+    domain = {"aws-cn": "amazonaws.cn", "aws-us-gov": "amazonaws-us-gov.com"}.get(
+        partition, "aws.amazon.com"
+    )
+    return (
+        f"https://{region}.console.{domain}/sagemaker/home?region={region}#/jobs/{attempt.job_name}"
+    )

@@ -7,10 +7,16 @@ action, and the action is marked done, or handed to the next claim, by a conditi
 
 from __future__ import annotations
 
-from cdk_blackwell.lifecycle.handler.budget import affordable_seconds
+from cdk_blackwell.lifecycle.handler.budget import (
+    affordable_seconds,
+    spent_usd,
+    worst_billed_seconds,
+)
 from cdk_blackwell.lifecycle.handler.claims import resolve
+from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.launch import billed, billed_before, unreadable
+from cdk_blackwell.lifecycle.handler.notify import console_link
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.request import run_location
@@ -119,8 +125,22 @@ def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) 
         facts |= {
             "attempt": f"{attempt.attempt} of {definition.maximum_attempts}",
             "newest complete checkpoint": f"step {attempt.last_complete_step}",
+            "spent on the run": _spent(services, definition, attempt),
             "files": run_location(definition, run.run_id).uri,
         }
+    facts["console"] = console_link(attempt)
     return services.notifier.tell(
         what=what, job=attempt.job, run_id=run.run_id, text=text, facts=facts
     )
+
+
+def _spent(services: Services, definition: JobDefinition, attempt: Attempt) -> str:
+    """By what SageMaker billed, and the price given in the stack; empty without a price."""
+    last = attempt.billed_seconds
+    if last is None:
+        last = float(worst_billed_seconds(definition)) if attempt.trained else 0.0
+    spent = spent_usd(definition, [*billed_before(services, definition, attempt), last])
+    ceiling = definition.max_cost_usd
+    if spent is None:
+        return ""
+    return f"{spent:,.2f} USD" + ("" if ceiling is None else f" of at most {ceiling:,.2f} USD")
