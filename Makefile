@@ -74,7 +74,7 @@ $(RUN_STAMP): requirements.txt pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(TEST_STAMP): $(RUN_STAMP)
-	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,cli,chart,nag,docs,dev]' | $(live) || $(PIP_FAILED); }
+	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,data,cli,chart,nag,docs,dev]' | $(live) || $(PIP_FAILED); }
 	@touch $@
 
 $(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)
