@@ -35,6 +35,10 @@ from trainer.rank_state import RankReporter
 from trainer.run import train
 from trainer.signals import StopFlag
 
+with contextlib.suppress(ImportError):
+    # Optional, and it takes seconds: likewise before the fork.
+    from torch.utils import tensorboard as _tensorboard  # noqa: F401
+
 TIMEOUT_SECONDS = 90
 
 torch.set_num_threads(1)

@@ -21,7 +21,7 @@ from trainer.container import Container
 from trainer.errors import TrainingError, classify
 from trainer.export import plan_files
 from trainer.layout import check_layout, layout_in_use
-from trainer.metrics import Reporter, gpu_memory_gib, model_flops_utilization
+from trainer.metrics import Reporter, gpu_memory, model_flops_utilization
 from trainer.model import Decoder
 from trainer.optimizer import learning_rate, make_optimizer
 from trainer.parallel import World
@@ -102,7 +102,7 @@ def test_mfu_is_told_only_where_the_peak_is_known() -> None:
     half = model_flops_utilization(spec, tokens_per_second=1e6, ranks=4, peak=1e12)
     assert half is not None
     assert full == pytest.approx(2 * half)
-    assert gpu_memory_gib(CPU_WORLD) == {}
+    assert gpu_memory(CPU_WORLD) == {}
 
 
 def test_gpus_that_do_not_match_the_plan_are_refused() -> None:

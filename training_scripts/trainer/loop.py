@@ -22,7 +22,7 @@ from trainer.layout import Meshes
 from trainer.metrics import (
     Reporter,
     device_peak_flops,
-    gpu_memory_gib,
+    gpu_memory,
     model_flops_utilization,
 )
 from trainer.model import Decoder
@@ -35,6 +35,7 @@ from trainer.rank_state import RankReporter
 from trainer.sharding import clip_gradients, reshard, set_micro_batch
 from trainer.signals import StopFlag
 from trainer.stopping import StepDropped, StopCheck, finish_current, may_save
+from trainer.stragglers import StragglerWatch
 from trainer.tensor_parallel import complete_gradients
 from trainer.validation import held_out_loss
 
@@ -92,9 +93,11 @@ class TrainingLoop:
     checkpointed_at: str | None = None
     stream: TrainingStream = field(init=False)
     check: StopCheck = field(init=False)
+    stragglers: StragglerWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.check = StopCheck(world=self.world, stop=self.stop)
+        self.stragglers = StragglerWatch(self.world, self.report)
 
     def run(self, step: int) -> Outcome:
         """Train from ``step`` completed steps to the end."""
@@ -261,7 +264,9 @@ class TrainingLoop:
         seconds = time.perf_counter() - interval.started - interval.paused_seconds
         tokens = steps * self.spec.recipe.global_batch_tokens
         rate_of_tokens = tokens / seconds
-        memory = gpu_memory_gib(self.world)
+        memory = gpu_memory(self.world)
+        waited = self.stream.wait_seconds / steps
+        spread = self.stragglers.compare(step, data_wait_seconds=waited)
         self.report.metrics(
             step=step,
             loss=self.loss if losses else None,
@@ -274,7 +279,8 @@ class TrainingLoop:
                 peak=device_peak_flops(self.spec, self.world),
             ),
             step_seconds=seconds / steps,
-            data_wait_seconds=self.stream.wait_seconds / steps,
+            data_wait_seconds=spread.data_wait_seconds,
+            compute_spread=spread.compute,
             gradient_norm=norm,
             learning_rate=rate,
             **memory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -24,8 +25,13 @@ class Reporter:
     def __init__(self, world: World) -> None:
         self._speaks = world.is_first
         self._rank = world.rank
+        self._sink: Callable[[Mapping[str, float]], None] | None = None
         self.latest: dict[str, float] = {}
         """Newest value of every metric so far, by key; ``progress.json`` carries them."""
+
+    def also_to(self, sink: Callable[[Mapping[str, float]], None]) -> None:
+        """Give the numbers of every metrics line to ``sink`` too."""
+        self._sink = sink
 
     def event(self, event: str, **details: Any) -> None:
         """Something happened."""
@@ -44,6 +50,8 @@ class Reporter:
         self.latest |= known
         convention = {"flops_convention": FLOPS_CONVENTION} if "mfu" in known else {}
         self._print({LINE_KEY: LINE_METRICS, **known, **convention})
+        if self._sink:
+            self._sink(known)
 
     def _print(self, record: dict[str, Any]) -> None:
         if self._speaks:
@@ -74,13 +82,18 @@ def device_peak_flops(spec: RunSpec, world: World) -> float | None:
     return peak_flops(torch.cuda.get_device_name(world.device), spec.recipe.precision)
 
 
-def gpu_memory_gib(world: World) -> dict[str, float]:
-    """Peaks since the last call, maximum over ranks; nothing on CPU."""
+def gpu_memory(world: World) -> dict[str, float]:
+    """Peaks since the last call and the allocator's troubles since the start, maximum over ranks;
+    nothing on CPU."""
     if not world.has_gpu:
         return {}
-    allocated, reserved = world.maximum(
+    statistics = torch.cuda.memory_stats(world.device)
+    names = ("memory_allocated_gib", "memory_reserved_gib", "allocator_retries", "allocator_ooms")
+    values = world.maximum(
         torch.cuda.max_memory_allocated(world.device) / 1024**3,
         torch.cuda.max_memory_reserved(world.device) / 1024**3,
+        statistics.get("num_alloc_retries", 0),
+        statistics.get("num_ooms", 0),
     )
     torch.cuda.reset_peak_memory_stats(world.device)
-    return {"memory_allocated_gib": allocated, "memory_reserved_gib": reserved}
+    return dict(zip(names, values, strict=True))

@@ -39,6 +39,7 @@ from trainer.rank_state import RankReporter
 from trainer.sharding import shard, share_sequences
 from trainer.signals import StopFlag
 from trainer.tensor_parallel import split_tensors
+from trainer.tensorboard import open_tensorboard
 
 EXIT_FAILED = 1
 
@@ -92,6 +93,9 @@ def train(
 ) -> Outcome:
     """Everything between joining and leaving the process group."""
     report = Reporter(world)
+    board = open_tensorboard(container.output_data, warn=report.event) if world.is_first else None
+    if board:
+        report.also_to(board.put)
     gpu = watch_gpu(world, report)
     as_planned = spec
     spec = spec_in_use(spec, world, report, folder=container.checkpoints)
@@ -180,6 +184,8 @@ def train(
         report.event("exported", step=outcome.step)
     if gpu:
         gpu.close()
+    if board:
+        board.close()
     if progress:
         progress.close()
     return outcome
