@@ -59,7 +59,7 @@ RETRIES: Final = 2
 DELAY: Final = 45.0
 MAX_RUNTIME: Final = 7_200
 PRICE: Final = 100.0
-CEILING: Final = 2.4 * worst_case_usd(
+CEILING: Final = 1.2 * worst_case_usd(
     max_runtime_seconds=MAX_RUNTIME, instance_count=1, hourly_price_usd=PRICE
 )
 _TEMPLATE = definition()

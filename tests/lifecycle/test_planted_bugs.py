@@ -1,4 +1,4 @@
-"""The state machine is worth something: each kind of bug, planted, is caught by its own promise."""
+"""Bugs planted in the controller: the state machine catches each by the promise it breaks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from cdk_blackwell.lifecycle.handler import (
-    claims,
     cloudformation,
     launch,
     main,
@@ -20,30 +19,11 @@ from cdk_blackwell.lifecycle.handler import (
 from cdk_blackwell.lifecycle.handler.answer import Entry, RequestLog
 from cdk_blackwell.lifecycle.handler.jobs import Jobs
 from cdk_blackwell.lifecycle.handler.notify import Notifier
-from cdk_blackwell.lifecycle.handler.records import Claim
 from cdk_blackwell.lifecycle.handler.request import render_request
-from cdk_blackwell.lifecycle.handler.store import Store
 from tests.lifecycle.simulation import Broken
 from tests.lifecycle.test_state_machine import STEPS, explore
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def launch_without_looking_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After CreateTrainingJob the desired state is not read again, and sweeps do not care."""
-    monkeypatch.setattr(Store, "wants", lambda self, attempt: True)
-
-
-def forget_the_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "bury", lambda self, owner, *, stack_id: None)
-
-
-def delete_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(services: Any, attempts: Any) -> tuple[str, ...]:
-        stopping.stop_attempts(services, attempts)
-        return ()
-
-    monkeypatch.setattr(resource, "stop_attempts", hasty)
 
 
 def forget_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,37 +167,12 @@ def sweep_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "reconcile", lambda services, requester: 0)
 
 
-def claim_regardless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first claim is not bound to the desired state."""
-    honest = Store.claim_next
-
-    def won(self: Store, owner: Any, previous: Any, **more: Any) -> Claim:
-        claim = honest(self, owner, previous, **more)
-        if claim is Claim.NOT_DESIRED:
-            self.table.transact(
-                [self._put_attempt(owner, previous.run_id, previous.attempt + 1, **more)]
-            )
-            self.mark_done(previous.job_name)
-        return Claim.WON
-
-    def eager(services: Any, claim: Any, requester: str) -> None:
-        if claim.state == "claimed":
-            launch._create(services, launch._run(services, claim).definition, claim)
-
-    monkeypatch.setattr(Store, "claim_next", won)
-    monkeypatch.setattr(settle, "resolve", eager)
-    monkeypatch.setattr(claims, "resolve", eager)
-
-
 def stop_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop is written down, and no job is asked."""
     monkeypatch.setattr(Jobs, "stop", lambda self, job_name: self.describe(job_name))
 
 
 PLANTED = [
-    (launch_without_looking_again, "no orphan"),
-    (forget_the_tombstone, "nothing left"),
-    (delete_without_waiting, "nothing left"),
     (forget_interfaces, "nothing left"),
     (resubmit_without_a_claim, "one live job|no orphan|ceiling"),
     (relaunch_on_rollback, "no orphan|one live job"),
@@ -230,7 +185,6 @@ PLANTED = [
     (tell_nobody, "reported end"),
     (tell_after_it_is_done, "reported end"),
     (sweep_nothing, "reported end|no orphan"),
-    (claim_regardless, "no orphan|one live job"),
     (stop_by_halves, "no orphan|nothing left|answered in time"),
 ]
 
