@@ -14,6 +14,7 @@ from rich.console import Console
 from cdk_blackwell._version import __version__
 from cdk_blackwell.cli.checkpoints.command import checkpoints
 from cdk_blackwell.cli.demo.command import demo
+from cdk_blackwell.cli.doctor.command import doctor
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.init.command import init
 from cdk_blackwell.cli.logs.command import logs
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(plan)
 app.command()(init)
+app.command()(doctor)
 app.command()(trial)
 app.command()(start)
 app.command()(watch)

@@ -58,3 +58,13 @@ def test_stopping_what_never_ran_is_refused(deployment: Deployment) -> None:
     done = deployment.run("stop", "z")
     assert isinstance(done.exception, RefusedError)
     assert "never launched" in str(done.exception)
+
+
+def test_words_of_others_are_shown_as_they_are(deployment: Deployment) -> None:
+    world = deployment.world
+    world.ask("start", "a")
+    world.fails(world.name("a"), "AlgorithmError: CDKB class=user step=1 rank=0: [rank0]: no [/x]")
+    done = deployment.run("runs", "a")
+    assert done.exit_code == 0, done.exception
+    assert "[rank0]" in done.stdout
+    assert "[/x]" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from cdk_blackwell.cli.checkpoints.found import Checkpoint
@@ -21,7 +22,7 @@ def checkpoints_table(run_id: str, found: Sequence[Checkpoint]) -> Table:
             f"{each.bytes / 2**30:,.2f}",
             str(len(each.sizes)),
             age(each.age_seconds),
-            f"no: {each.problem}" if each.problem else "yes",
+            f"no: {escape(each.problem)}" if each.problem else "yes",
         )
     return table
 

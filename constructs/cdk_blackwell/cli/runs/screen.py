@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from cdk_blackwell.cli.aws.history import AttemptFacts, RunFacts, iso
@@ -26,7 +27,7 @@ def runs_table(runs: Sequence[RunFacts]) -> Table:
             _tries(run),
             run.state,
             _money(run.usd),
-            run.message or run.newest.reason or run.newest.secondary,
+            escape(run.message or run.newest.reason or run.newest.secondary),
         )
     return table
 
@@ -47,7 +48,7 @@ def attempts_table(run: RunFacts) -> Table:
             str(record.last_complete_step) if record.state == "ended" else "",
             f"{attempt.billed_seconds / 3600:.2f}",
             _money(attempt.usd),
-            attempt.reason,
+            escape(attempt.reason),
         )
     return table
 
@@ -76,6 +77,7 @@ def _attempt_dict(attempt: AttemptFacts) -> dict[str, Any]:
         "secondary_status": attempt.secondary,
         "cause": record.cause if record.state == "ended" else None,
         "reason": attempt.reason,
+        "outcome": record.text,
         "action": record.action,
         "last_complete_step": record.last_complete_step if record.state == "ended" else None,
         "billed_seconds_per_instance": attempt.billed_seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.table import Table
 
 from cdk_blackwell.planning.run_spec import Layout
@@ -26,7 +27,7 @@ def report_table(report: TrialReport) -> Table:
             _number(each.tokens_per_second_per_gpu, ",.0f"),
             _number(each.mfu, ".1f"),
             _number(each.reserved_gib, ".1f"),
-            each.outcome if not each.message else f"{each.outcome}: {each.message}",
+            each.outcome if not each.message else escape(f"{each.outcome}: {each.message}"),
         )
     return table
 

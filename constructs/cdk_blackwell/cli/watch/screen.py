@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -18,7 +19,7 @@ def panel(frame: Frame) -> Panel:
     grid.add_column(overflow="fold")
     for name, text in _rows(frame):
         if text:
-            grid.add_row(name, text)
+            grid.add_row(name, escape(text))
     return Panel(grid, title=f"Run {frame.run_id}: {frame.state}", width=WIDTH)
 
 

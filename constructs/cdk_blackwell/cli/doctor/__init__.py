@@ -1,0 +1,1 @@
+"""``cdk-blackwell doctor``: what stands between a deployed job and its launch."""
