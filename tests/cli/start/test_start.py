@@ -123,9 +123,22 @@ def test_what_the_controller_refuses_ends_with_3_and_its_json(deployment: Deploy
     assert "already used" in str(done.exception)
 
 
-def test_overrides_travel_as_values(deployment: Deployment) -> None:
-    deployment.run("start", "a", "--set", "seed=7", "--set", "precision=bf16", "--dry-run")
-    assert deployment.functions.events[0]["overrides"] == {"seed": 7, "precision": "bf16"}
+def test_an_override_changes_the_request_and_no_trial_of_the_stacks_recipe_admits_it(
+    deployment: Deployment,
+) -> None:
+    keep_trial()
+    words = ("--set", "recipe.seed=7", "--set", "recipe.precision=bf16", "--dry-run", "--json")
+    done = deployment.run("start", "a", *words)
+    assert done.exit_code == 0, done.exception
+    answer = json.loads(done.stdout)
+    assert answer["request"]["HyperParameters"]["recipe_seed"] == "7"
+    assert answer["trial"] is None
+
+
+def test_an_unknown_override_names_the_known_ones(deployment: Deployment) -> None:
+    error = deployment.run("start", "a", "--set", "speed=7").exception
+    assert isinstance(error, RefusedError)
+    assert "allowed are" in str(error)
 
 
 @pytest.mark.parametrize("settings", [("seed",), ("=7",), ("seed=1", "seed=2")])

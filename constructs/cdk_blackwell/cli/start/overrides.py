@@ -18,7 +18,7 @@ def read_overrides(settings: Sequence[str]) -> dict[str, Any]:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not name:
-            raise CommandError(f"--set {setting!r} is not name=value, for example seed=7")
+            raise CommandError(f"--set {setting!r} is not name=value, for example recipe.seed=7")
         if name in overrides:
             raise CommandError(f"--set {name} is given twice")
         try:
