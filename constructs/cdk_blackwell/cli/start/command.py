@@ -22,7 +22,9 @@ def start(
     region: Region = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change one value for this run."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Change one value of run.json, as recipe.seed=7."
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
