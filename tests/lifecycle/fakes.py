@@ -276,6 +276,8 @@ class FakeEc2(Checked):
         self.owners = {GROUP: STACK, SHARED_GROUP: "arn:of:another:stack"}
         self.interfaces: dict[str, tuple[str, float]] = {}
         """Id -> group and the time it vanishes."""
+        self.descriptions: dict[str, str] = {}
+        """What SageMaker wrote on an interface, by its id."""
 
     def describe_security_groups(self, **arguments: Any) -> dict[str, Any]:
         self.check("DescribeSecurityGroups", **arguments)
@@ -288,7 +290,11 @@ class FakeEc2(Checked):
         self.check("DescribeNetworkInterfaces", **arguments)
         (groups,) = (each["Values"] for each in arguments["Filters"])
         found = [
-            {"NetworkInterfaceId": name}
+            {
+                "NetworkInterfaceId": name,
+                "Groups": [{"GroupId": group}],
+                "Description": self.descriptions.get(name, ""),
+            }
             for name, (group, until) in self.interfaces.items()
             if group in groups and self.time.now() < until
         ]

@@ -75,4 +75,8 @@ class SimulatedEc2(FakeEc2):
     def describe_network_interfaces(self, **arguments: Any) -> dict[str, Any]:
         (groups,) = (each["Values"] for each in arguments["Filters"])
         names = self.left() if GROUP in groups else []
-        return {"NetworkInterfaces": [{"NetworkInterfaceId": name} for name in names]}
+        return {
+            "NetworkInterfaces": [
+                {"NetworkInterfaceId": name, "Groups": [{"GroupId": GROUP}]} for name in names
+            ]
+        }

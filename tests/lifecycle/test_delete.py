@@ -110,6 +110,28 @@ def test_waits_for_the_job_and_then_for_the_interfaces_of_its_own_group(world: W
 
 
 @pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize("mark", ["ENI of training job {name}", "arn:x:training-job/{name}/algo-1"])
+def test_waits_in_a_shared_group_for_the_interfaces_of_its_own_runs_alone(
+    world: World, mark: str
+) -> None:
+    _training(world)
+    begun = world.time.now()
+    world.ec2.interfaces = {
+        "eni-own": (SHARED_GROUP, begun + 900),
+        "eni-other-job": (SHARED_GROUP, begun + 1e9),
+        "eni-longer-name": (SHARED_GROUP, begun + 1e9),
+        "eni-unmarked": (SHARED_GROUP, begun + 1e9),
+    }
+    world.ec2.descriptions = {
+        "eni-own": mark.format(name=world.name("a")),
+        "eni-other-job": mark.format(name="somebody-else-1"),
+        "eni-longer-name": mark.format(name=world.name("a") + "0"),
+    }
+    assert world.cloudformation("Delete")["Status"] == "SUCCESS"
+    assert 900 <= world.time.now() - begun <= 960
+
+
+@pytest.mark.usefixtures("coarse")
 def test_goes_on_in_new_invocations_before_the_functions_time_is_up(world: World) -> None:
     _training(world)
     world.ec2.interfaces = {"eni-own": (GROUP, world.time.now() + 2400)}

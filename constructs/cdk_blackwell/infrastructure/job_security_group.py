@@ -24,8 +24,8 @@ class JobSecurityGroup(Construct):
 
     :param vpc: the job's network.
     :param file_system: what the job mounts.
-    :param existing: use this group, which may be shared. A delete then waits for nothing, since its
-        interfaces need not be this job's. Missing rules are added: those for EFA once and in the
+    :param existing: use this group, which may be shared. A delete then waits only for interfaces
+        that name one of this job's attempts. Missing rules are added: those for EFA once and in the
         group's stack, those for Lustre as parts of the first job that names both groups.
         Default: a new group.
     :param rules_exist: change nothing on ``existing``: somebody else keeps the rules. For a group

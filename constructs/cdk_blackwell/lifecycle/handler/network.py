@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,10 +18,15 @@ class Network:
 
     ec2: Any
 
-    def interfaces(self, definitions: Iterable[JobDefinition], stack_id: str) -> tuple[str, ...]:
-        """Ids of the interfaces in the jobs' security groups that ``stack_id`` created.
+    def interfaces(
+        self, definitions: Iterable[JobDefinition], stack_id: str, job_names: Collection[str]
+    ) -> tuple[str, ...]:
+        """Ids of the interfaces in the jobs' security groups that are these jobs' own.
 
-        Groups given from outside are shared with others and are none of our business.
+        In a group that ``stack_id`` created every interface is. A group given from outside is
+        shared with others: there an interface counts only where its description or a tag names one
+        of ``job_names``. SageMaker does not document what it writes there; an interface that names
+        no job is not waited for, and the group outlives the stack anyhow.
         """
         named = {
             group
@@ -30,20 +35,36 @@ class Network:
         }
         if not named:
             return ()
-        pages = self.ec2.get_paginator("describe_security_groups").paginate(
-            Filters=[
-                {"Name": "group-id", "Values": sorted(named)},
-                {"Name": f"tag:{_STACK_TAG}", "Values": [stack_id]},
-            ]
-        )
-        owned = sorted(group["GroupId"] for page in pages for group in page["SecurityGroups"])
-        if not owned:
-            return ()
+        owned = self._created_by(stack_id, named)
         pages = self.ec2.get_paginator("describe_network_interfaces").paginate(
-            Filters=[{"Name": "group-id", "Values": owned}]
+            Filters=[{"Name": "group-id", "Values": sorted(named)}]
         )
         return tuple(
             interface["NetworkInterfaceId"]
             for page in pages
             for interface in page["NetworkInterfaces"]
+            if not owned.isdisjoint(group["GroupId"] for group in interface["Groups"])
+            or _names(interface, job_names)
         )
+
+    def _created_by(self, stack_id: str, groups: Collection[str]) -> set[str]:
+        pages = self.ec2.get_paginator("describe_security_groups").paginate(
+            Filters=[
+                {"Name": "group-id", "Values": sorted(groups)},
+                {"Name": f"tag:{_STACK_TAG}", "Values": [stack_id]},
+            ]
+        )
+        return {group["GroupId"] for page in pages for group in page["SecurityGroups"]}
+
+
+def _names(interface: dict[str, Any], job_names: Collection[str]) -> bool:
+    """Whether the interface says that it belongs to one of these jobs."""
+    texts = [interface.get("Description", "")]
+    texts += [tag.get("Value", "") for tag in interface.get("TagSet", ())]
+    words = {word for text in texts for word in _words(text)}
+    return not words.isdisjoint(job_names)
+
+
+def _words(text: str) -> list[str]:
+    """Job names are letters, digits and hyphens; whatever else surrounds them ends a word."""
+    return "".join(c if c.isalnum() or c == "-" else " " for c in text).split()

@@ -150,7 +150,7 @@ PERMISSIONS: Final = (
         kind="network",
         actions=("ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups"),
         resources=("*",),
-        why="delete waits for the interfaces of the job's own security groups; EC2's describe "
+        why="delete waits for the job's own interfaces in its security groups; EC2's describe "
         "calls cannot be limited to a resource",
     ),
     Permission(

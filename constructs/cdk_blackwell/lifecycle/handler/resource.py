@@ -212,9 +212,10 @@ def _delete(services: Services, event: Event) -> Answer | Waiting:
         )
     _close_books(services, attempts)
     definitions = _definitions(services, event, attempts)
-    interfaces = services.network.interfaces(definitions, event.stack_id)
+    job_names = sorted({attempt.job_name for attempt in attempts})
+    interfaces = services.network.interfaces(definitions, event.stack_id, job_names)
     if interfaces:
-        names = ", ".join(sorted({attempt.job_name for attempt in attempts})) or "no job"
+        names = ", ".join(job_names) or "no job"
         return Waiting(
             what=f"the network interfaces {', '.join(interfaces)} of {names} to go",
             advice="Delete the stack again later; no job is running.",
