@@ -10,6 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+BENCHMARKS := $(notdir $(basename $(filter-out benchmarks/measure.py,$(wildcard benchmarks/[a-z]*.py))))
 RUN_STAMP := $(STAMPS)/run
 TEST_STAMP := $(STAMPS)/test
 NODE_STAMP := $(STAMPS)/node
@@ -52,6 +53,23 @@ test-all: test  ## The slow and strict tests too (run by CI)
 .PHONY: docs
 docs: setup $(TEST_STAMP)  ## The documentation site, in build/site
 	@NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+.PHONY: benchmark
+benchmark: setup $(TEST_STAMP)  ## Every benchmark, as ratios in one run (minutes); results in build/benchmarks
+	@mkdir -p build/benchmarks
+	@for name in $(BENCHMARKS); do $(say) "$$name"; python -m benchmarks.$$name --json build/benchmarks/$$name.json; done
+
+.PHONY: package
+package: setup $(TEST_STAMP)  ## Wheel and sdist in dist/, checked, with a bill of materials
+	@$(PIP) --editable '.[release]' | $(live) || $(PIP_FAILED)
+	@rm -rf dist && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) python -m build --outdir dist
+	@twine check --strict dist/*.whl dist/*.tar.gz
+	@cyclonedx-py requirements requirements.txt --output-reproducible -o dist/sbom.cdx.json
+
+.PHONY: audit
+audit: setup  ## Known vulnerabilities of the pinned packages (needs the network)
+	@$(PIP) --editable '.[release]' | $(live) || $(PIP_FAILED)
+	@pip-audit --requirement requirements.txt --no-deps --disable-pip
 
 .PHONY: clean
 clean:  ## Remove what was built (keeps the virtual environment)
