@@ -70,6 +70,12 @@ ENV_PROCESSES_PER_HOST: Final = "CDKB_PROCESSES_PER_HOST"
 """Ranks to start on a host without GPUs; ignored where GPUs are present (one rank per GPU)."""
 ENV_ALLOW_TCP: Final = "CDKB_ALLOW_TCP"
 """``1`` lets hosts with fewer EFA devices than GPUs train over TCP, many times slower."""
+ENV_TRIAL: Final = "CDKB_TRIAL"
+"""``1``: try candidates for a few steps each and write ``trial.json``, instead of training. The
+controller sets it for its action ``trial``; absent in every other run."""
+TRIAL_MAXIMUM_SECONDS: Final = 3600
+"""MaxRuntimeInSeconds of a trial (or the job's own, where that is less): so long may all candidates
+take together, with their start. This project's assumption: some six candidates of ten minutes."""
 ENV_RANK_STATE_DIR: Final = "CDKB_RANK_STATE_DIR"
 """Set by the launcher for its ranks: where each one leaves its account."""
 
