@@ -132,20 +132,33 @@ TOKENIZER = {
 
 
 def write_dataset(
-    folder: Path, *, sequences: int = 40, held_out: int = 5, vocabulary: int = VOCABULARY
+    folder: Path,
+    *,
+    sequences: int = 40,
+    held_out: int = 5,
+    vocabulary: int = VOCABULARY,
+    masked: bool = False,
 ) -> Manifest:
-    """Learnable tokens, each near the one before: two training shards and one held out."""
+    """Learnable tokens, each near the one before: two training shards and one held out.
+
+    Masked, every sequence has another share of tokens that count in the loss; some have none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(TOKENIZER)
     (folder / "tokenizer.json").write_text(text)
-    random = np.random.default_rng(0)
+    random, masks = np.random.default_rng(0), np.random.default_rng(1)
 
     def shard(name: str, count: int) -> Shard:
         steps = random.integers(1, 4, size=count * SEQUENCE_LENGTH + 1)
         data = (np.cumsum(steps) % vocabulary).astype("<u2").tobytes()
         (folder / name).write_bytes(data)
-        digest = hashlib.sha256(data).hexdigest()
-        return Shard(file=name, tokens=len(data) // 2, sha256=digest)
+        shard = Shard(file=name, tokens=len(data) // 2, sha256=hashlib.sha256(data).hexdigest())
+        if not masked:
+            return shard
+        shares = np.repeat(np.linspace(0, 1, count), SEQUENCE_LENGTH)
+        mask = np.append(masks.random(shares.size) < shares, True).astype("u1").tobytes()
+        (folder / shard.mask_file).write_bytes(mask)
+        return replace(shard, mask_sha256=hashlib.sha256(mask).hexdigest())
 
     manifest = Manifest(
         dtype="uint16",

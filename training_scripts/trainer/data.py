@@ -254,6 +254,8 @@ class TrainingStream:
     ) -> None:
         self.wait_seconds = 0.0
         """Time spent waiting for the reading thread since the last reset."""
+        self.masked = reader.masked
+        """Whether some targets may not count; equal on all ranks."""
         self._reader, self._plan, self._rank, self._seed = reader, plan, rank, seed
         self._pin = pin
         self._queue: queue.Queue[list[Batch] | BaseException] = queue.Queue(PREFETCHED_STEPS)

@@ -19,6 +19,7 @@ from trainer.data import Batch, BatchPlan, SequenceReader, TrainingStream, valid
 from trainer.errors import TrainingError, user_error
 from trainer.health import LossWatch
 from trainer.layout import Meshes
+from trainer.masking import counted_targets
 from trainer.metrics import (
     Reporter,
     device_peak_flops,
@@ -183,6 +184,9 @@ class TrainingLoop:
         set_learning_rate(self.optimizer, rate)
         share = torch.zeros((), device=self.world.device)
         layout = self.meshes.layout
+        targets = self.spec.recipe.global_batch_tokens
+        if self.stream.masked:
+            targets = counted_targets(batches, self.world, copies=layout.tensor_parallel)
         for number, batch in enumerate(batches, start=1):
             if self.check.asked(number - 1):
                 self.optimizer.zero_grad(set_to_none=True)
@@ -191,8 +195,8 @@ class TrainingLoop:
             set_micro_batch(self.model, layout, last=number == len(batches))
             tokens_BS = batch.tokens_BS.to(self.world.device, non_blocking=True)
             targets_BS = batch.targets_BS.to(self.world.device, non_blocking=True)
-            loss = self.model(tokens_BS, targets_BS) / self.spec.recipe.global_batch_tokens
-            # FSDP averages gradients over ranks, where the mean over all tokens asks for a sum.
+            loss = self.model(tokens_BS, targets_BS) / targets
+            # FSDP averages gradients over ranks, where the mean over all targets asks for a sum.
             (loss * (layout.shard_gpus * layout.replicas)).backward()
             # Tensor-parallel ranks compute the same loss: each accounts for its part.
             share += loss.detach() / layout.tensor_parallel

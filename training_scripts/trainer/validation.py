@@ -14,8 +14,11 @@ from trainer.parallel import World
 
 
 @torch.no_grad()
-def held_out_loss(model: nn.Module, batches: Iterable[Batch], world: World) -> float:
-    """Mean cross-entropy in nats per token over all ranks' batches."""
+def held_out_loss(model: nn.Module, batches: Iterable[Batch], world: World) -> float | None:
+    """Mean cross-entropy in nats per target that counts, over all ranks' batches; None without any.
+
+    Held-out conversations that are cut may hold nothing that the assistant says.
+    """
     totals = torch.zeros(2, dtype=torch.float64, device=world.device)
     for batch in batches:
         tokens_BS = batch.tokens_BS.to(world.device)
@@ -23,4 +26,4 @@ def held_out_loss(model: nn.Module, batches: Iterable[Batch], world: World) -> f
         totals[0] += model(tokens_BS, targets_BS).double()
         totals[1] += (targets_BS != IGNORED_TARGET).sum()
     loss, count = world.total(totals).tolist()
-    return float(loss / count)
+    return float(loss / count) if count else None
