@@ -111,6 +111,35 @@ def test_only_projections_whose_sizes_allow_it_compute_in_8_bits() -> None:
     }
 
 
+def test_the_first_and_last_blocks_can_keep_bf16() -> None:
+    def converted(_: World) -> list[list[int]]:
+        found = []
+        for edge in (0, 1, 2, 9):
+            with torch.device("meta"):
+                model = Decoder(tiny_shape(intermediate_size=64, num_hidden_layers=5))
+            apply_precision(model, "fp8", emulate=True, bf16_edge_blocks=edge)
+            blocks = [[type(m) for m in block.modules()] for block in model.layers]
+            found.append([n for n, kinds in enumerate(blocks) if Float8Linear in kinds])
+        return found
+
+    from torchao.float8.float8_linear import Float8Linear
+
+    assert fork_ranks(1, converted) == [[[0, 1, 2, 3, 4], [1, 2, 3], [2], []]]
+
+
+def test_a_run_with_bf16_at_its_ends_trains(tmp_path: Path) -> None:
+    shape = tiny_shape(intermediate_size=64, hidden_size=64, head_dim=16, num_hidden_layers=3)
+    curves = {}
+    for edge in (0, 1):
+        recipe = {"precision": "fp8", "bf16_edge_blocks": edge}
+        spec = tiny_spec(shape=shape, recipe=recipe, layout={"shard_gpus": 2})
+        root = write_container(tmp_path / str(edge), spec)
+        curves[edge] = fork_ranks(2, lambda world, s=spec, r=root: train_rank(world, s, r))[0]
+    found = {edge: told.series("loss") for edge, told in curves.items()}
+    assert found[0] != found[1], "other blocks must really be quantised"
+    assert found[1] == pytest.approx(found[0], rel=TOLERANCE)
+
+
 @pytest.mark.parametrize(
     ("sizes", "precision", "eligible"),
     [

@@ -217,7 +217,7 @@ def _build(plan: Plan, meshes: Meshes) -> Decoder:
     """As ``trainer.run`` does, without numbers in it."""
     recipe = plan.recipe
     model = Decoder(plan.model, loss_chunks=recipe.loss_chunks)
-    apply_precision(model, recipe.precision, emulate=True)
+    apply_precision(model, recipe.precision, emulate=True, bf16_edge_blocks=recipe.bf16_edge_blocks)
     for module in model.modules():
         if isinstance(module, nn.RMSNorm):
             module.forward = MethodType(_fused_norm, module)  # type: ignore[method-assign]

@@ -93,9 +93,12 @@ def is_eligible(weight_sizes: tuple[int, int], precision: Precision, *, emulate:
     return outputs > 2048 and inputs > 1024 and not (outputs <= 4096 and inputs <= 2048)
 
 
-def apply_precision(model: Decoder, precision: Precision, *, emulate: bool) -> int:
+def apply_precision(
+    model: Decoder, precision: Precision, *, emulate: bool, bf16_edge_blocks: int = 0
+) -> int:
     """Replace the blocks' eligible projections; returns how many. Before anything is sharded.
 
+    The first and the last ``bf16_edge_blocks`` blocks stay as they are.
     Parameters keep their names, shapes and fp32 values.
     """
     if precision not in EIGHT_BIT:
@@ -103,7 +106,8 @@ def apply_precision(model: Decoder, precision: Precision, *, emulate: bool) -> i
     import_torchao()
     make = _make_mxfp8(emulate) if precision == "mxfp8" else _make_float8(precision, emulate)
     count = 0
-    for module in list(model.layers.modules()):
+    inner = list(model.layers)[bf16_edge_blocks : len(model.layers) - bf16_edge_blocks]
+    for module in [module for block in inner for module in block.modules()]:
         for name, child in list(module.named_children()):
             if type(child) is not nn.Linear:
                 continue

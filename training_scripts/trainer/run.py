@@ -255,7 +255,12 @@ def build_model(spec: RunSpec, meshes: Meshes, world: World) -> Decoder:
     recipe = spec.recipe
     with torch.device("meta"):
         model = Decoder(spec.model, loss_chunks=recipe.loss_chunks)
-    apply_precision(model, recipe.precision, emulate=not world.has_gpu)
+    apply_precision(
+        model,
+        recipe.precision,
+        emulate=not world.has_gpu,
+        bf16_edge_blocks=recipe.bf16_edge_blocks,
+    )
     split_tensors(model, meshes.tensor)
     share_sequences(model, meshes.context)
     apply_activation_checkpointing(model, recipe.activation_checkpointing)

@@ -68,6 +68,7 @@ def check_request(request: Request) -> None:
     _check_recipe(request.overrides, sequence_length=request.sequence_length)
     _check_money(request)
     tier = TIERS[request.tier] if request.tier else tier_for(model.parameter_count)
+    _check_edge_blocks(request, tier=tier)
     most = request.instance_count or tier.maximum_instances
     _check_layout(request, tier=tier, gpus=request.gpus or most * P6_B200.gpus)
 
@@ -120,6 +121,20 @@ def _check_recipe(overrides: RecipeOverrides, *, sequence_length: int) -> None:
     ):
         if getattr(overrides, name) is not None:
             check_whole(name, getattr(overrides, name), least=least, most=most)
+
+
+def _check_edge_blocks(request: Request, *, tier: TierRecipe) -> None:
+    edge = request.overrides.bf16_edge_blocks
+    if edge is None:
+        return
+    model = request.model
+    check_whole("bf16_edge_blocks", edge, least=0, most=(model.num_hidden_layers - 1) // 2)
+    precision = request.overrides.precision or tier.precision
+    if edge and precision not in EIGHT_BIT:
+        raise PlanError(
+            f"bf16_edge_blocks is {edge}, but precision is {precision}, in which every block is of "
+            "that precision: leave it out, or use precision fp8, fp8_rowwise or mxfp8"
+        )
 
 
 def _check_money(request: Request) -> None:

@@ -59,25 +59,29 @@ def all_to_all(local_bytes: float, ranks: int, stride: int, gpus_per_node: int) 
     )
 
 
-def weight_bytes(model: ModelShape, precision: Precision) -> float:
+def weight_bytes(model: ModelShape, precision: Precision, bf16_blocks: int = 0) -> float:
     """Of all weights as they are gathered, before tensor parallelism.
 
     Two bytes each; fp32 four; ``fp8`` sends the blocks' weights in one. The other low precisions
-    gather in two and convert afterwards.
+    gather in two and convert afterwards, as do ``bf16_blocks`` of the blocks.
     """
     if precision == "fp32":
         return 4.0 * model.parameter_count
     if precision == "fp8":
-        blocks = model.num_hidden_layers * model.layer_parameter_count
+        blocks = (model.num_hidden_layers - bf16_blocks) * model.layer_parameter_count
         return 2.0 * model.parameter_count - blocks
     return 2.0 * model.parameter_count
 
 
 def weight_gather(
-    model: ModelShape, layout: Layout, precision: Precision, gpus_per_node: int
+    model: ModelShape,
+    layout: Layout,
+    precision: Precision,
+    gpus_per_node: int,
+    bf16_blocks: int = 0,
 ) -> Traffic:
     """All weights once."""
-    buffer = weight_bytes(model, precision) / layout.tensor_parallel
+    buffer = weight_bytes(model, precision, bf16_blocks) / layout.tensor_parallel
     return all_gather(buffer, layout.shard_gpus, layout.tensor_parallel, gpus_per_node)
 
 

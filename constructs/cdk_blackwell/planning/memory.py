@@ -70,6 +70,7 @@ def estimate_memory(
     activation_checkpointing: str,
     loss_chunks: int,
     precision: str = "bf16",
+    bf16_blocks: int = 0,
     compiled: bool = False,
     foreach_optimizer: bool = False,
     accumulates: bool = False,
@@ -83,6 +84,8 @@ def estimate_memory(
     :param ulysses: ranks of ``context_parallel`` that exchange heads; the others gather keys.
     :param reshard_after_forward: False keeps the gathered weights over a step's micro-batches.
     :param gradient_sync: ``step`` keeps whole fp32 gradients over several micro-batches.
+    :param bf16_blocks: that keep bf16 in an 8-bit precision; their saved activations are counted
+        as those of the others, which are no fewer.
     :param foreach_optimizer: AdamW over all parameters at once, which makes a further fp32 copy of
         them; fused makes none.
     :param accumulates: several micro-batches per step.
@@ -102,6 +105,7 @@ def estimate_memory(
         activation_checkpointing=activation_checkpointing,
         loss_chunks=loss_chunks,
         precision=precision,
+        bf16_blocks=bf16_blocks,
         compiled=compiled,
         foreach_optimizer=foreach_optimizer,
         logit_bytes=EAGER_LOGIT_BYTES if logit_bytes is None else logit_bytes,

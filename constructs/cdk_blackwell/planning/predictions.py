@@ -42,6 +42,7 @@ def predict_memory(model: ModelShape, layout: Layout, recipe: Recipe) -> MemoryE
         activation_checkpointing=recipe.activation_checkpointing,
         loss_chunks=recipe.loss_chunks,
         precision=recipe.precision,
+        bf16_blocks=recipe.bf16_blocks(model.num_hidden_layers),
         compiled=recipe.compile,
         foreach_optimizer=recipe.optimizer.implementation == "foreach",
         accumulates=sequences > recipe.micro_batch_size * layout.data_parallel,

@@ -36,6 +36,7 @@ class RecipeOverrides:
     loss_chunks: int | None = None
     compile: bool | None = None
     seed: int | None = None
+    bf16_edge_blocks: int | None = None
     optimizer: Optimizer | None = None
     optimizer_implementation: OptimizerImplementation | None = None
     """Replaces only this value of the optimizer."""

@@ -112,6 +112,7 @@ class _Search:
             compile=True if overrides.compile is None else overrides.compile,
             seed=overrides.seed or 0,
             optimizer=self.optimizer,
+            bf16_edge_blocks=overrides.bf16_edge_blocks or 0,
         )
 
     def sizes(self, layout: Layout) -> tuple[int, ...]:

@@ -102,6 +102,8 @@ def estimate_step(
     tokens = recipe.micro_batch_size * recipe.sequence_length / layout.context_parallel
     layers = model.num_hidden_layers
     precision, compiled = recipe.precision, recipe.compile
+    bf16_blocks = recipe.bf16_blocks(layers)
+    converted = 1 - bf16_blocks / layers
     again = recomputation(model, recipe.activation_checkpointing)
     value_bytes = 4 if precision == "fp32" else 2
     head_precision = "fp32" if precision == "fp32" else "bf16"
@@ -114,9 +116,11 @@ def estimate_step(
     head_flops = 2 * model.embedding_parameter_count * head_passes * tokens / tensor
     elements = _operand_elements(model)
     operands = value_bytes * layers * elements * tokens / tensor * MATRIX_PASSES
-    matmul = max(
-        block_flops / (values.matmul[precision] * node.peak_flops[precision]), operands / hbm
-    ) + head_flops / (values.matmul[head_precision] * node.peak_flops[head_precision])
+    block_seconds, head_seconds = (
+        1 / (values.matmul[kind] * node.peak_flops[kind]) for kind in (precision, head_precision)
+    )
+    per_flop = converted * block_seconds + (1 - converted) * head_seconds
+    matmul = max(block_flops * per_flop, operands / hbm) + head_flops * head_seconds
 
     # Flash attention; no such kernel for fp32, which runs at that precision's own rate.
     one_pass = layers * attention_flops(model, recipe.sequence_length) * tokens / tensor
@@ -130,7 +134,7 @@ def estimate_step(
     block_bytes = forward * (1 + again.elementwise) + backward
     if not compiled:
         block_bytes *= EAGER_TRAFFIC
-    block_bytes += CONVERSION_BYTES.get(precision, 0) * elements
+    block_bytes += CONVERSION_BYTES.get(precision, 0) * elements * converted
     loss_bytes = LOSS_BYTES[compiled] * model.vocab_size
     elementwise = (layers * block_bytes + loss_bytes) * tokens / tensor / hbm
 
@@ -142,7 +146,7 @@ def estimate_step(
     gathers = (2 * count if layout.reshard_after_forward else 1) if layout.shard_gpus > 1 else 0
     each_micro_batch = layout.gradient_sync == "micro_batch"
     reduces = (count if each_micro_batch else 1) if layout.shard_gpus > 1 else 0
-    copied = gathers * 2 * weight_bytes(model, precision)
+    copied = gathers * 2 * weight_bytes(model, precision, bf16_blocks)
     copied += reduces * (value_bytes + 4) * parameters
     if each_micro_batch:
         copied += (count - 1) * 12 * parameters / layout.shard_gpus
@@ -165,7 +169,7 @@ def estimate_step(
     # the host, that inside a block does not.
     nvlink = values.nvlink * node.nvlink_bytes_per_second
     fabric = values.fabric * node.fabric_bytes_per_second
-    gather = weight_gather(model, layout, precision, node.gpus)
+    gather = weight_gather(model, layout, precision, node.gpus, bf16_blocks)
     reduce = gradient_reduce_scatter(model, layout, node.gpus)
     replicas = replica_all_reduce(model, layout, node.gpus)
     gather_seconds = _link_seconds(gather, nvlink, fabric)

@@ -114,6 +114,7 @@ def training_step(
     activation_checkpointing: str,
     loss_chunks: int,
     precision: str,
+    bf16_blocks: int,
     compiled: bool,
     foreach_optimizer: bool,
     logit_bytes: float,
@@ -137,10 +138,15 @@ def training_step(
     layers, tied = model.num_hidden_layers, model.tie_word_embeddings
     block_parameters = model.layer_parameter_count / tensor_parallel
     vocabulary = model.embedding_parameter_count
-    gathered_block = (1 if precision == "fp8" else width) * block_parameters
+    # The peak lies at the first or the last block, which are the ones that keep bf16.
+    in_one_byte = precision == "fp8" and not bf16_blocks
+    gathered_block = (1 if in_one_byte else width) * block_parameters
+    gathered_blocks = width * layers * block_parameters
+    if precision == "fp8":
+        gathered_blocks -= (layers - bf16_blocks) * block_parameters
     ranks = shard_gpus * tensor_parallel
     whole = layers * block_parameters + (1 if tied else 2) * vocabulary
-    kept = layers * gathered_block + (0 if tied else width * vocabulary)
+    kept = gathered_blocks + (0 if tied else width * vocabulary)
     modes = ("none", "full") if interval else (activation_checkpointing,)
     return TrainingStep(
         layers=layers,

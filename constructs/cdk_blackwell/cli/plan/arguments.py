@@ -55,6 +55,7 @@ def planner_arguments(options: PlanOptions, model: ModelShape) -> dict[str, Any]
             micro_batch_size=options.micro_batch_size,
             activation_checkpointing=options.activation_checkpointing,
             loss_chunks=options.loss_chunks,
+            bf16_edge_blocks=options.bf16_edge_blocks,
             compile=False if options.eager else None,
             optimizer_implementation=options.optimizer,
         ),

@@ -154,6 +154,15 @@ def plan(
             help="Pieces the logits are computed in.",
         ),
     ] = None,
+    bf16_edge_blocks: Annotated[
+        int | None,
+        typer.Option(
+            parser=count,
+            metavar="N",
+            rich_help_panel=_RECIPE,
+            help="First and last blocks that keep bf16 where the others compute in 8 bits.",
+        ),
+    ] = None,
     eager: Annotated[
         bool,
         typer.Option("--eager", rich_help_panel=_RECIPE, help="Plain kernels, no torch.compile."),
@@ -255,6 +264,7 @@ def plan(
             micro_batch_size=micro_batch_size,
             activation_checkpointing=activation_checkpointing,
             loss_chunks=loss_chunks,
+            bf16_edge_blocks=bf16_edge_blocks,
             eager=eager,
             optimizer=optimizer,
             hourly_price_usd=hourly_price_usd,

@@ -22,6 +22,7 @@ FLAGS: Final = {
     "micro_batch_size": "--micro-batch-size",
     "activation_checkpointing": "--activation-checkpointing",
     "loss_chunks": "--loss-chunks",
+    "bf16_edge_blocks": "--bf16-edge-blocks",
     "optimizer_implementation": "--optimizer",
     "hourly_price_usd": "--hourly-price-usd",
     "max_cost_usd": "--max-cost-usd",

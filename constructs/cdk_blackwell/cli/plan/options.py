@@ -32,6 +32,7 @@ class PlanOptions:
     micro_batch_size: int | None = None
     activation_checkpointing: str | None = None
     loss_chunks: int | None = None
+    bf16_edge_blocks: int | None = None
     eager: bool = False
     optimizer: OptimizerImplementation | None = None
     hourly_price_usd: float | None = None
