@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -15,24 +16,47 @@ from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import make_plan
 
 FOLDER = Path(__file__).parent
-ARGUMENTS = {
+ARGUMENTS: dict[str, Any] = {
     "model": ModelShape.preset("llama-3.1-8b"),
     "sequence_length": 32_768,
     "instance_count": 4,
     "train_tokens": 300_000_000_000,
 }
+PER_TIER: dict[str, dict[str, Any]] = {
+    "small": {
+        "model": ModelShape.preset("llama-3.2-3b"),
+        "sequence_length": 8_192,
+        "train_tokens": 60_000_000_000,
+    },
+    "mid": {
+        "model": ModelShape.preset("qwen3-14b"),
+        "sequence_length": 8_192,
+        "instance_count": 4,
+        "train_tokens": 300_000_000_000,
+    },
+    "large": {
+        "model": ModelShape.preset("llama-3-64b"),
+        "sequence_length": 32_768,
+        "instance_count": 8,
+        "train_tokens": 300_000_000_000,
+    },
+}
+"""One chart for each tier, ``chart-<tier>.svg``, in explanation/tiers.md."""
 COMMAND = (
     "cdk-blackwell plan --model llama-3.1-8b --sequence-length 32k --nodes 4 --train-tokens 300B"
 )
 
 
 def main() -> None:
-    """Both pictures, from the command that stands in their title and in planning.md."""
+    """The plan of planning.md, from the command that stands in its title, and all charts."""
     plan = make_plan(**ARGUMENTS)
     console = Console(record=True, width=WIDTH, highlight=False, force_terminal=True, quiet=False)
     print_plan(console, plan)
     console.save_svg(str(FOLDER / "plan.svg"), title=COMMAND)
-    save_chart(draw(chart_data(plan, ARGUMENTS)), FOLDER / "plan-chart.svg")
+    charts = {"plan-chart": ARGUMENTS} | {f"chart-{tier}": each for tier, each in PER_TIER.items()}
+    for name, arguments in charts.items():
+        picture = draw(chart_data(make_plan(**arguments), arguments))
+        save_chart(picture, FOLDER / f"{name}.svg")
 
 
 if __name__ == "__main__":

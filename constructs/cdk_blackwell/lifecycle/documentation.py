@@ -37,15 +37,16 @@ def document() -> str:
 
 
 def _row(rule: Rule) -> str:
-    if rule.failure is not None:
-        why = f"class={rule.failure}"
-    else:
-        # A bar would end the cell.
-        why = "" if rule.reason is None else f"`{rule.reason}`".replace("|", "\\|")
+    # A bar would end the cell.
+    reason = "" if rule.reason is None else f"`{rule.reason}`".replace("|", "\\|")
+    failure = "" if rule.failure is None else f"class={rule.failure}"
+    why = " and ".join(filter(None, (failure, reason)))
     return f"| {rule.status} | {rule.secondary or ''} | {why} | {rule.cause} |"
 
 
 _HEAD: Final = """# Life of a run
+
+![A run is claimed, launched, trained, judged, and resumed within bounds or ended](life-of-a-run.svg)
 
 A run begins when a new `run_id` is deployed or started, and lives through one or more attempts,
 each a SageMaker training job. When an attempt ends, the controller looks it up in this table, from
@@ -74,7 +75,8 @@ Whatever the table says, there is no next attempt when
 
 * the last {MAXIMUM_USELESS_ATTEMPTS} attempts that reached training left no new complete
   checkpoint,
-* `max_attempts` are used, or
+* `max_attempts` are used, or the run is a trial, which has one attempt,
+* a GPU ran out of memory for the second time, or
 * what is left of `max_cost_usd` pays for less than {MINIMUM_ATTEMPT_SECONDS // 60} minutes of
   training with its stop and upload.
 

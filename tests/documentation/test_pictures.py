@@ -1,0 +1,25 @@
+"""The drawn pictures are what their scripts draw today; those of plans are drawn by a command."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("name", ["architecture", "life-of-a-run"])
+def test_it_is_in_step_with_its_script(name: str) -> None:
+    script = runpy.run_path(str(DOCS / "diagrams.py"))
+    drawn = script[name.replace("-", "_")]()
+    assert (DOCS / f"{name}.svg").read_text() == drawn, "run: python docs/diagrams.py"
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda path: path.name)
+def test_it_is_svg_and_shown_on_a_page(picture: Path) -> None:
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    assert any(f"{picture.name})" in page.read_text() for page in pages)
