@@ -46,7 +46,7 @@ def _row(rule: Rule) -> str:
 
 _HEAD: Final = """# Life of a run
 
-![A run is claimed, launched, trained, judged, and resumed within bounds or ended](life-of-a-run.svg)
+![A run is claimed, launched, trained, judged, and resumed or ended](life-of-a-run.svg)
 
 A run begins when a new `run_id` is deployed or started, and lives through one or more attempts,
 each a SageMaker training job. When an attempt ends, the controller looks it up in this table, from
