@@ -103,8 +103,8 @@ def test_status_tells_the_attempt_and_the_newest_checkpoint(defined: World) -> N
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        ({"action": "trial", "run_id": "a"}, "'trial' is not available in this version"),
-        ({"action": "fly"}, "allowed are start, stop, status"),
+        ({"action": "fly"}, "allowed are start, trial, stop, status"),
+        ({"action": "trial"}, "trial needs a run_id"),
         ({"action": "start"}, "start needs a run_id"),
         ({"action": "start", "run_id": 7}, "a text is expected"),
         ({"action": "start", "run_id": "a b"}, "letters, digits"),
@@ -113,7 +113,7 @@ def test_status_tells_the_attempt_and_the_newest_checkpoint(defined: World) -> N
         ({"action": "start", "run_id": "a", "overrides": ["seed"]}, "an object of names"),
         ({"action": "start", "run_id": "a", "overrides": {"recipe.seed": "x"}}, "type int"),
         ({"action": "start", "run_id": "a", "overrides": {"train_tokens": 0}}, "at least 1"),
-        ({"action": "stop", "run_id": "a", "overrides": {"recipe.seed": 1}}, "only with 'start'"),
+        ({"action": "stop", "run_id": "a", "overrides": {"recipe.seed": 1}}, "only with start"),
         ({"action": "start", "run_id": "a", "force": True}, "unknown key 'force'"),
         ({"action": "stop", "run_id": "never"}, "was never launched"),
     ],

@@ -41,7 +41,7 @@ def test_a_completed_run_is_finished_and_told(running: World) -> None:
     assert running.ask("start", "b")["state"] == "starting", "the next run may start"
 
 
-@pytest.mark.parametrize("kind", ["out_of_memory", "data", "user"])
+@pytest.mark.parametrize("kind", ["data", "user"])
 def test_what_a_person_must_correct_is_told_and_not_resubmitted(running: World, kind: str) -> None:
     text = Failure(kind=kind, message="details here").render()  # type: ignore[arg-type]
     running.fails(running.name("a"), f"AlgorithmError: {text}")
@@ -49,6 +49,16 @@ def test_what_a_person_must_correct_is_told_and_not_resubmitted(running: World, 
     assert running.run_state("a") == "failed"
     assert running.subjects()[1:] == ["pretrain a: failed"]
     assert "details here" in running.sns.messages[-1]["Message"]
+
+
+def test_out_of_memory_is_resubmitted_once(running: World) -> None:
+    text = Failure(kind="out_of_memory", message="the next start uses 2").render()
+    running.fails(running.name("a"), f"AlgorithmError: {text}", step=100)
+    assert running.sagemaker.created == [running.name("a"), running.name("a", 2)]
+    running.fails(running.name("a", 2), f"AlgorithmError: {text}", step=200)
+    assert len(running.sagemaker.created) == 2
+    assert running.run_state("a") == "failed"
+    assert "for the second time" in running.sns.messages[-1]["Message"]
 
 
 def test_a_job_stopped_by_a_person_ends_the_run(running: World) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES, RULES
+from cdk_blackwell.lifecycle.handler.records import Cause
 from cdk_blackwell.lifecycle.handler.resume import (
     Decision,
     decide,
@@ -13,7 +14,7 @@ from cdk_blackwell.lifecycle.handler.resume import (
     find_cause,
     useless_attempts,
 )
-from cdk_blackwell.planning.contracts import FAILURE_CLASSES, Failure
+from cdk_blackwell.planning.contracts import FAILURE_CLASSES, NO_SMALLER_BATCH, Failure
 
 
 def seen(status: str, secondary: str = "", reason: str = "") -> Observation:
@@ -28,6 +29,8 @@ def after(
     maximum_attempts: int = 5,
     steps: tuple[int, ...] = (100,),
     affordable_seconds: float = 86_400,
+    causes: tuple[Cause, ...] = (),
+    trial: bool = False,
 ) -> Decision:
     return decide(
         what,
@@ -36,6 +39,8 @@ def after(
         maximum_attempts=maximum_attempts,
         steps=steps,
         affordable_seconds=affordable_seconds,
+        causes=causes,
+        trial=trial,
     )
 
 
@@ -88,7 +93,7 @@ def test_sagemakers_own_words(what: Observation, cause: str, action: str, state:
     [
         ("infrastructure", "resubmit"),
         ("capacity", "resubmit"),
-        ("out_of_memory", "stop"),
+        ("out_of_memory", "resubmit"),
         ("data", "stop"),
         ("user", "stop"),
     ],
@@ -205,6 +210,35 @@ def test_the_last_attempt_is_not_resubmitted() -> None:
     decision = after(failed, attempt=5, steps=(1, 2, 3, 4, 5))
     assert decision.action == "stop"
     assert "All 5 attempts are used" in decision.text
+
+
+def out_of_memory(message: str) -> Observation:
+    text = Failure(kind="out_of_memory", message=message, step=1, rank=0).render()
+    return seen("Failed", reason=f"AlgorithmError: {text}, exit code: 1")
+
+
+def test_out_of_memory_is_tried_again_once_in_the_whole_run() -> None:
+    full = out_of_memory("out of memory with 4 sequences: the next start uses 2")
+    assert after(full, causes=("infrastructure",)).action == "resubmit"
+    again = after(full, attempt=3, steps=(1, 2, 3), causes=("out_of_memory", "infrastructure"))
+    assert again.action == "stop"
+    assert "for the second time" in again.text
+    other = seen("Failed", reason="InternalServerError")
+    assert after(other, attempt=2, causes=("out_of_memory",)).action == "resubmit"
+
+
+def test_out_of_memory_without_a_smaller_batch_is_not_tried_again() -> None:
+    decision = after(out_of_memory(f"out of memory with 1 sequence: {NO_SMALLER_BATCH}; use more"))
+    assert (decision.cause, decision.action) == ("no_smaller_batch", "stop")
+    assert "more GPUs" in decision.text
+
+
+@pytest.mark.parametrize("reason", ["CapacityError", "InternalServerError: again"])
+def test_a_trial_has_one_attempt(reason: str) -> None:
+    decision = after(seen("Failed", reason=reason), maximum_attempts=1, trial=True)
+    assert decision.action == "stop"
+    assert "Start another trial" in decision.text
+    assert "max_attempts" not in decision.text
 
 
 def test_a_job_that_runs_has_no_cause() -> None:

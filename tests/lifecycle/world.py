@@ -24,6 +24,15 @@ from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import PROGRESS_FILE, RunLocation, training_job_name
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.records import Progress
+from cdk_blackwell.planning.run_spec import (
+    Checkpoint,
+    Data,
+    Layout,
+    Limits,
+    Optimizer,
+    Recipe,
+    RunSpec,
+)
 from tests.lifecycle.fakes import (
     ASSETS,
     CHECKPOINTS,
@@ -66,6 +75,39 @@ MODEL = ModelShape(
     tie_word_embeddings=True,
 )
 
+RUN = RunSpec(
+    schema_version=1,
+    run_id="any",
+    job="pretrain",
+    tier="small",
+    model=MODEL,
+    recipe=Recipe(
+        precision="bf16",
+        sequence_length=256,
+        global_batch_tokens=4096,
+        micro_batch_size=4,
+        activation_checkpointing="none",
+        loss_chunks=1,
+        compile=True,
+        seed=1,
+        optimizer=Optimizer(
+            peak_learning_rate=3e-4,
+            minimum_learning_rate_ratio=0.1,
+            warmup_steps=10,
+            beta1=0.9,
+            beta2=0.95,
+            epsilon=1e-8,
+            weight_decay=0.1,
+            gradient_clip_norm=1.0,
+        ),
+    ),
+    layout=Layout(shard_gpus=8, replicas=1, context_parallel=1, tensor_parallel=1),
+    data=Data(channel="dataset", manifest="manifest.json", validation_sequences=8),
+    train_tokens=819_200,
+    checkpoint=Checkpoint(interval_seconds=600.0, keep=2, export=True),
+    limits=Limits(in_cluster_restarts=1, log_interval_steps=10, validation_interval_steps=100),
+)
+
 PROGRESS = Progress(
     attempt=1,
     step=1_000,
@@ -98,57 +140,7 @@ def definition(**changes: Any) -> JobDefinition:
         "schema_version": 1,
         "job": "pretrain",
         "request": request,
-        "run": {
-            "schema_version": 1,
-            "job": "pretrain",
-            "tier": "small",
-            "model": asdict(MODEL),
-            "recipe": {
-                "precision": "bf16",
-                "sequence_length": 256,
-                "global_batch_tokens": 4096,
-                "micro_batch_size": 4,
-                "activation_checkpointing": "none",
-                "loss_chunks": 1,
-                "compile": True,
-                "seed": 1,
-                "optimizer": {
-                    "peak_learning_rate": 3e-4,
-                    "minimum_learning_rate_ratio": 0.1,
-                    "warmup_steps": 10,
-                    "beta1": 0.9,
-                    "beta2": 0.95,
-                    "epsilon": 1e-8,
-                    "weight_decay": 0.1,
-                    "gradient_clip_norm": 1.0,
-                    "implementation": "fused",
-                },
-                "batch_growth": [],
-            },
-            "layout": {
-                "shard_gpus": 8,
-                "replicas": 1,
-                "context_parallel": 1,
-                "tensor_parallel": 1,
-                "ulysses": 1,
-                "reshard_after_forward": True,
-                "gradient_sync": "micro_batch",
-            },
-            "data": {
-                "channel": "dataset",
-                "manifest": "manifest.json",
-                "validation_sequences": 8,
-            },
-            "train_tokens": 819_200,
-            "checkpoint": {"interval_seconds": 600.0, "keep": 2, "export": True},
-            "limits": {
-                "in_cluster_restarts": 1,
-                "log_interval_steps": 10,
-                "validation_interval_steps": 100,
-                "hang_seconds": 900.0,
-                "loss_policy": "warn",
-            },
-        },
+        "run": {key: value for key, value in RUN.to_dict().items() if key != "run_id"},
         "bundle": {"bucket": ASSETS, "key": "bundle.tar.gz"},
         "checkpoint_bucket": CHECKPOINTS,
         "dataset_manifest": {"bucket": DATASET, "key": "tokens/manifest.json"},

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk_blackwell.planning.contracts import NO_SMALLER_BATCH
 from cdk_blackwell.planning.predictions import predict_memory
 from tests.training_scripts.tiny import GLOBAL_SEQUENCES, tiny_spec
 from trainer import batch_growth
@@ -194,6 +195,7 @@ def test_out_of_memory_lowers_the_next_start(
     error = machine.growth.out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"))
     assert error.kind == "out_of_memory"
     assert f"the next start uses {limit}" in str(error)
+    assert NO_SMALLER_BATCH not in str(error), "by these words the controller gives up"
     assert "Tried 2 GiB" in str(error)
     assert machine.limit == limit
 
@@ -208,7 +210,7 @@ def test_one_sequence_that_does_not_fit_leaves_no_limit(machine: Machine) -> Non
     machine.start()
     assert machine.growth
     error = machine.growth.out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
-    assert "there is no smaller size" in str(error)
+    assert NO_SMALLER_BATCH in str(error)
     assert not (machine.folder / LIMIT_FILE).exists()
 
 

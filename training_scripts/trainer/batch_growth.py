@@ -21,6 +21,7 @@ from typing import Final
 
 import torch
 
+from cdk_blackwell.planning.contracts import NO_SMALLER_BATCH
 from cdk_blackwell.planning.hardware import MEMORY_FRACTION, OUTSIDE_TORCH_GIB
 from cdk_blackwell.planning.predictions import predict_memory
 from cdk_blackwell.planning.run_spec import Layout, RunSpec
@@ -156,7 +157,7 @@ class BatchGrowth:
         said = f"out of memory with {self.size} sequences per rank and forward pass"
         smaller = self._smaller()
         if smaller is None:
-            advice = "there is no smaller size; use more GPUs or more activation checkpointing"
+            advice = f"{NO_SMALLER_BATCH}; use more GPUs or more activation checkpointing"
             return TrainingError("out_of_memory", f"{said}: {advice} ({error})")
         self._limit_file.parent.mkdir(parents=True, exist_ok=True)
         draft = self._limit_file.with_suffix(f".{self._world.rank}.tmp")

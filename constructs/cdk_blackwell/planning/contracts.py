@@ -207,6 +207,9 @@ FAILURE_CLASSES: Final[tuple[FailureClass, ...]] = (
     "data",
     "user",
 )
+NO_SMALLER_BATCH: Final = "there is no smaller size"
+"""In an ``out_of_memory`` text: another attempt would run out of memory again. Without these words
+the trainer left a lower limit for its micro-batch beside the checkpoints."""
 FAILURE_TEXT_LENGTH: Final = 1024
 _FAILURE = re.compile(
     r"CDKB class=(?P<kind>[a-z_]+) step=(?P<step>-?\d+) rank=(?P<rank>-?\d+): (?P<message>.*)",

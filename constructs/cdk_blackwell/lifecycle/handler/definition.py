@@ -87,7 +87,7 @@ class JobDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerAnswer:
-    """What a direct invocation (start, stop, status) is answered with."""
+    """What a direct invocation (start, trial, stop, status) is answered with."""
 
     run_id: str | None
     state: str
@@ -97,7 +97,7 @@ class ControllerAnswer:
     job_name: str | None = None
     """The newest attempt's training job."""
     request: dict[str, Any] | None = None
-    """The CreateTrainingJob request of a start or its dry run."""
+    """The CreateTrainingJob request of a start or a trial, or of its dry run."""
     cost: dict[str, Any] | None = None
     """What the run costs at most, in USD where a price is known."""
 

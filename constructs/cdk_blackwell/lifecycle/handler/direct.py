@@ -1,4 +1,4 @@
-"""Direct invocations: start, stop and status, for people, the command line and pipelines."""
+"""Direct invocations: start, trial, stop and status, for people, the command line and pipelines."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from cdk_blackwell.lifecycle.handler.overrides import override
 from cdk_blackwell.lifecycle.handler.records import Owner
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
+from cdk_blackwell.lifecycle.handler.trial import as_trial
 from cdk_blackwell.planning.cost import worst_case_usd
 
-ACTIONS: Final = ("start", "stop", "status")
+LAUNCHES: Final = ("start", "trial")
+ACTIONS: Final = (*LAUNCHES, "stop", "status")
 KEYS: Final = ("action", "run_id", "overrides", "dry_run")
 
 
@@ -42,11 +44,13 @@ def _act(services: Services, event: Mapping[str, Any], requester: str) -> Contro
     owner = _owner(services)
     run_id: str | None = event.get("run_id")
     action, dry_run = event["action"], bool(event.get("dry_run"))
-    if action == "start":
+    if action in LAUNCHES:
+        definition = JobDefinition.from_json(owner.definition)
         if event.get("overrides"):
-            definition = JobDefinition.from_json(owner.definition)
-            changed = override(definition, event["overrides"], str(run_id))
-            owner = replace(owner, definition=json.dumps(changed.to_dict()))
+            definition = override(definition, event["overrides"], str(run_id))
+        if action == "trial":
+            definition = as_trial(definition)
+        owner = replace(owner, definition=json.dumps(definition.to_dict()))
         return _start(services, owner, str(run_id), dry_run, requester)
     wanted = run_id if run_id is not None else owner.run_id
     if wanted is None:
@@ -63,11 +67,6 @@ def _check(event: Mapping[str, Any]) -> None:
     unknown = sorted(set(event) - set(KEYS))
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}; allowed are {', '.join(KEYS)}")
-    if action == "trial":
-        raise ValueError(
-            "action 'trial' is not available in this version; start a short run instead: define a "
-            "job with a small train_tokens"
-        )
     if action not in ACTIONS:
         raise ValueError(f"action is {action!r}; allowed are {', '.join(ACTIONS)}")
     overrides = event.get("overrides")
@@ -76,11 +75,13 @@ def _check(event: Mapping[str, Any]) -> None:
             f"overrides is {overrides!r}; an object of names and values is expected, for example "
             '{"recipe.micro_batch_size": 2}'
         )
-    if overrides and action != "start":
-        raise ValueError(f"overrides are not allowed with action {action!r}, only with 'start'")
+    if overrides and action not in LAUNCHES:
+        raise ValueError(
+            f"overrides are not allowed with action {action!r}, only with {' and '.join(LAUNCHES)}"
+        )
     run_id = event.get("run_id")
-    if action == "start" and run_id is None:
-        raise ValueError("start needs a run_id, for example 2027-01-15-a")
+    if action in LAUNCHES and run_id is None:
+        raise ValueError(f"{action} needs a run_id, for example 2027-01-15-a")
     if run_id is not None and not isinstance(run_id, str):
         raise ValueError(f"run_id is {run_id!r}; a text is expected")
     if not isinstance(event.get("dry_run", False), bool):

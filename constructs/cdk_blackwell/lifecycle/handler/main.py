@@ -60,7 +60,7 @@ def route(
     raise ValueError(
         f"unknown event with keys {', '.join(sorted(event)) or 'none'}; allowed are CloudFormation "
         f"events, {EVENT_JOB_STATE!r}, {EVENT_SCHEDULED!r} and "
-        '{"action": "start|stop|status", "run_id": ...}'
+        '{"action": "start|trial|stop|status", "run_id": ...}'
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdk_blackwell.lifecycle.handler.records import Action, Cause, RunState
-from cdk_blackwell.planning.contracts import FailureClass
+from cdk_blackwell.planning.contracts import NO_SMALLER_BATCH, FailureClass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,12 @@ RULES: Final = (
     Rule(status="Failed", failure="capacity", cause="capacity"),
     Rule(status="Failed", failure="internal", cause="trainer_fault"),
     Rule(status="Failed", failure="infrastructure", cause="infrastructure"),
+    Rule(
+        status="Failed",
+        failure="out_of_memory",
+        reason=NO_SMALLER_BATCH,
+        cause="no_smaller_batch",
+    ),
     Rule(status="Failed", failure="out_of_memory", cause="out_of_memory"),
     Rule(status="Failed", failure="data", cause="data"),
     Rule(status="Failed", failure="user", cause="user"),
@@ -134,10 +140,16 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
         action="resubmit", state="failed", text="Hardware or a host failed."
     ),
     "out_of_memory": Consequence(
+        action="resubmit",
+        state="failed",
+        text="A GPU ran out of memory. The trainer left a lower limit for its micro-batch beside "
+        "the checkpoints.",
+    ),
+    "no_smaller_batch": Consequence(
         action="stop",
         state="failed",
-        text="A GPU ran out of memory. Lower micro_batch_size or checkpoint more activations, "
-        "then launch a new run.",
+        text="A GPU ran out of memory with the smallest micro-batch. Use more GPUs, shorter "
+        "sequences or more activation checkpointing, then launch a new run.",
     ),
     "data": Consequence(
         action="stop",

@@ -29,6 +29,7 @@ Cause = Literal[
     "trainer_fault",
     "infrastructure",
     "out_of_memory",
+    "no_smaller_batch",
     "data",
     "user",
     "unknown",

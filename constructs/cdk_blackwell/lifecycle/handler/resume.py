@@ -67,12 +67,14 @@ def decide(
     maximum_attempts: int,
     steps: Sequence[int],
     affordable_seconds: float,
+    causes: Sequence[Cause] = (),
+    trial: bool = False,
 ) -> Decision:
     """What follows from the end of attempt number ``attempt`` (from 1).
 
     ``wanted``: whether the run should still be running; ``steps``: as for `useless_attempts`, this
     attempt last if it reached training; ``affordable_seconds``: run time that the money left pays
-    for.
+    for; ``causes``: why the earlier attempts ended; ``trial``: a trial has one attempt.
     """
     cause = _cause(seen, wanted)
     consequence = CONSEQUENCES[cause]
@@ -85,6 +87,16 @@ def decide(
                 f"complete checkpoint (still at step {max(steps)}), so it is not resubmitted. Find "
                 "the reason, or shorten the checkpoint interval, then launch a new run."
             )
+        elif cause == "out_of_memory" and "out_of_memory" in causes:
+            action = "stop"
+            text = (
+                "A GPU ran out of memory for the second time, with a smaller micro-batch. It is "
+                "not resubmitted. Lower micro_batch_size or checkpoint more activations, then "
+                "launch a new run."
+            )
+        elif trial:
+            action = "stop"
+            text += " A trial has one attempt, so it is not resubmitted. Start another trial."
         elif attempt >= maximum_attempts:
             action = "stop"
             text += (

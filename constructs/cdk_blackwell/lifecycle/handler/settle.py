@@ -7,6 +7,8 @@ action, and the action is marked done, or handed to the next claim, by a conditi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cdk_blackwell.lifecycle.handler.budget import (
     affordable_seconds,
     spent_usd,
@@ -22,6 +24,7 @@ from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, 
 from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.lifecycle.handler.resume import decide, decide_unreadable
 from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.lifecycle.handler.trial import end_of_trial, is_trial
 from cdk_blackwell.planning.contracts import training_job_name
 
 
@@ -60,11 +63,12 @@ def _record(
         decision = decide_unreadable(seen, wanted=wanted, why=unreadable(error))
     else:
         step = services.storage.last_complete_step(definition, run.run_id)
-        earlier = [
-            other.last_complete_step
+        before = [
+            other
             for other in services.store.attempts(owner.owner, run.run_id)
-            if other.attempt < attempt.attempt and other.trained
+            if other.attempt < attempt.attempt
         ]
+        earlier = [other.last_complete_step for other in before if other.trained]
         decision = decide(
             seen,
             wanted=wanted,
@@ -75,7 +79,11 @@ def _record(
                 definition,
                 [*billed_before(services, definition, attempt), billed(definition, seen)],
             ),
+            causes=[other.cause for other in before],
+            trial=is_trial(definition),
         )
+        if decision.cause == "completed" and is_trial(definition):
+            decision = replace(decision, text=end_of_trial(definition, run.run_id))
     services.store.record_end(
         attempt,
         status=seen.status,
