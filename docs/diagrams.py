@@ -338,7 +338,7 @@ def life_of_a_run() -> str:
                 place=(470, 370, 250, 74),
                 kind="bad",
                 title="Ended, for a person",
-                lines=["out of memory, data, script,", "or a bound is reached"],
+                lines=["data, script, no memory left,", "or a bound is reached"],
             ),
             Box(
                 place=(20, 200, 170, 92),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
 
 import pytest
+from constructs import Construct
 
 import cdk_blackwell
 import cdk_blackwell.testing
@@ -29,6 +33,39 @@ def test_a_public_name_is_on_a_page(name: str) -> None:
 def test_so_is_what_tests_use(name: str) -> None:
     value = getattr(cdk_blackwell.testing, name)
     assert RENDERED[name] == f"{value.__module__}.{name}"
+
+
+def public_members() -> Iterator[tuple[str, object]]:
+    """Methods, properties and functions that the reference shows."""
+    for name in cdk_blackwell.__all__:
+        value = getattr(cdk_blackwell, name)
+        if inspect.isfunction(value):
+            yield name, value
+        elif inspect.isclass(value):
+            for member, found in vars(value).items():
+                if not member.startswith("_") and isinstance(
+                    found, (FunctionType, staticmethod, classmethod, property)
+                ):
+                    yield f"{name}.{member}", found
+
+
+@pytest.mark.parametrize(("name", "member"), list(public_members()))
+def test_it_is_described(name: str, member: object) -> None:
+    assert inspect.getdoc(member), name
+
+
+CONSTRUCTS = [
+    value
+    for value in (getattr(cdk_blackwell, name) for name in cdk_blackwell.__all__)
+    if inspect.isclass(value) and issubclass(value, Construct) and "__init__" in vars(value)
+]
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda each: each.__name__)
+def test_every_parameter_of_a_construct_is_described(construct: type) -> None:
+    given = set(inspect.signature(vars(construct)["__init__"]).parameters)
+    described = set(re.findall(r":param (\w+):", inspect.getdoc(construct) or ""))
+    assert given - {"self", "scope", "construct_id"} == described
 
 
 def test_the_commands_are_those_of_the_program() -> None:

@@ -28,7 +28,7 @@ below it where context parallelism can make it, however many GPUs there are."""
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOverrides:
-    """Values that replace the recipe's own; None leaves the choice to the recipe."""
+    """Values that replace the recipe's own; None leaves the choice to it (see ``Recipe``)."""
 
     precision: Precision | None = None
     micro_batch_size: int | None = None
