@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.main import app
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import StackOutput
 from tests.lifecycle.fakes import CHECKPOINTS, DATASET, REGION, TABLE, TOPIC, real_client
 from tests.lifecycle.world import World

@@ -12,12 +12,12 @@ import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.doctor import account, capacity, network, storage
 from cdk_blackwell.cli.doctor.checks import CHECKS, examine
 from cdk_blackwell.cli.doctor.finding import Check, Subject
 from cdk_blackwell.cli.errors import CheckFailedError
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from tests.cli.deployment import OUTPUT, STACK, Deployment
 from tests.lifecycle import fakes
 from tests.lifecycle.world import definition

@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from cdk_blackwell.cli.aws.reconnect import patient
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.logs.lines import Follower, read_lines
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS
 from tests.cli.deployment import Deployment
 from tests.lifecycle.fakes import REGION, real_client

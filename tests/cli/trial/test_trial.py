@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from cdk_blackwell.cli.aws.deployed import find_job
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.errors import CheckFailedError, CommandError
 from cdk_blackwell.cli.trial.waiting import wait_for_report
+from cdk_blackwell.deployed.jobs import find_job
+from cdk_blackwell.deployed.session import Aws
 from tests.cli.deployment import Deployment
 from tests.cli.start.test_start import keep_trial
 from tests.lifecycle.fakes import REGION

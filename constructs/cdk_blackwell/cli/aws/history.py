@@ -9,9 +9,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.clock import Clock
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.records import Attempt

@@ -34,11 +34,11 @@ def list_(
     """
     from rich.console import Console
 
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import find_run
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.checkpoints.found import list_checkpoints
     from cdk_blackwell.cli.checkpoints.screen import checkpoints_table
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)
@@ -70,11 +70,11 @@ def fetch(
 
     Exit codes: 0 done, 1 a file is damaged, 2 bad input, 4 AWS said no.
     """
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import find_run
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.checkpoints.found import choose, list_checkpoints
     from cdk_blackwell.cli.checkpoints.transfer import fetch_checkpoint
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)
@@ -104,12 +104,12 @@ def export(
 
     Exit codes: 0 done, 1 the export failed, 2 bad input, 4 AWS said no.
     """
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import find_run
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.checkpoints.export import export_checkpoint
     from cdk_blackwell.cli.checkpoints.found import choose, list_checkpoints
     from cdk_blackwell.cli.errors import CommandError
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)

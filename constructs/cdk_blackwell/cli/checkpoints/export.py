@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cdk_blackwell.bundle import bundle_source
-from cdk_blackwell.cli.aws.deployed import DeployedJob
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.checkpoints.found import Checkpoint
 from cdk_blackwell.cli.checkpoints.transfer import fetch_checkpoint
 from cdk_blackwell.cli.errors import CheckFailedError, CommandError
 from cdk_blackwell.cli.trial.reports import location
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.planning.contracts import RUN_FILE
 

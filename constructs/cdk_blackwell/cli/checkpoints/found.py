@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.trial.reports import location
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import (
     CHECKPOINTS_FOLDER,
     COMPLETE_FILE,

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.checkpoints.found import Checkpoint
 from cdk_blackwell.cli.errors import CheckFailedError, CommandError
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, step_folder
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.aws.controller import ask
 from cdk_blackwell.cli.doctor.finding import Finding, Subject, failed, passed
+from cdk_blackwell.deployed.controller import ask
 
 BOOTSTRAP_PARAMETER: Final = "/cdk-bootstrap/hnb659fds/version"
 """Of the CDK's default qualifier."""

@@ -23,13 +23,13 @@ def doctor(
     """
     from rich.console import Console
 
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import store_of
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.doctor.checks import examine
     from cdk_blackwell.cli.doctor.finding import Subject
     from cdk_blackwell.cli.doctor.screen import results_table
     from cdk_blackwell.cli.errors import CheckFailedError, CommandError
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
     from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 
     aws = open_aws(profile, region)

@@ -46,12 +46,12 @@ def logs(
 
     With --json, one object a line. Exit codes: 0 done, 2 bad input, 4 AWS said no.
     """
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import describe, find_run
     from cdk_blackwell.cli.aws.reconnect import patient
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.errors import CommandError
     from cdk_blackwell.cli.logs.lines import Follower
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
     from cdk_blackwell.lifecycle.handler.jobs import TERMINAL
 
     aws = open_aws(profile, region)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.aws.session import Aws
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS
 
 LATE_MILLISECONDS: Final = 60_000

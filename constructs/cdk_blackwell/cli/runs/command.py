@@ -26,10 +26,10 @@ def runs(
     """
     from rich.console import Console
 
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import find_run, read_runs
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.runs.screen import attempts_table, run_dict, runs_table
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)

@@ -26,9 +26,9 @@ def stop(
     SageMaker gives it 120 seconds to save, and uploads what it saved. Exit codes: 0 done,
     2 bad input, 3 refused by the controller, 4 AWS said no.
     """
-    from cdk_blackwell.cli.aws.controller import ask, require
-    from cdk_blackwell.cli.aws.deployed import find_job
-    from cdk_blackwell.cli.aws.session import open_aws
+    from cdk_blackwell.deployed.controller import ask, require
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     answer = ask(aws, find_job(aws, stack, job), "stop", run_id=run_id, dry_run=dry_run)

@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
 from cdk_blackwell.cli.aws.history import store_of
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.trial.reports import passing_trial
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
 
 

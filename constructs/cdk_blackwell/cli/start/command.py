@@ -48,13 +48,13 @@ def start(
     Exit codes: 0 launched, 2 bad input or no answer to the question, 3 refused by the controller
     or for want of a trial, 4 AWS said no, 130 answered with no.
     """
-    from cdk_blackwell.cli.aws.controller import ask, require
-    from cdk_blackwell.cli.aws.deployed import find_job
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.errors import RefusedError
     from cdk_blackwell.cli.start.checks import confirm, find_trial, no_trial
     from cdk_blackwell.cli.start.overrides import read_overrides
     from cdk_blackwell.cli.start.screen import cost_lines
+    from cdk_blackwell.deployed.controller import ask, require
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     overrides = read_overrides(settings or []) or None
     aws = open_aws(profile, region)

@@ -47,14 +47,14 @@ def trial(
     """
     from rich.console import Console
 
-    from cdk_blackwell.cli.aws.controller import ask, require
-    from cdk_blackwell.cli.aws.deployed import find_job
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.errors import CheckFailedError
     from cdk_blackwell.cli.start.checks import confirm
     from cdk_blackwell.cli.start.overrides import read_overrides
     from cdk_blackwell.cli.trial.screen import report_table
     from cdk_blackwell.cli.trial.waiting import wait_for_report
+    from cdk_blackwell.deployed.controller import ask, require
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)

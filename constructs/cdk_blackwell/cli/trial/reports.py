@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
-from cdk_blackwell.cli.aws.session import Aws
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import TRIAL_FILE, RunLocation
 from cdk_blackwell.planning.run_spec import RunSpec, plain
 from cdk_blackwell.planning.trial import TrialCandidate, TrialReport

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
 from cdk_blackwell.cli.aws.history import find_run
 from cdk_blackwell.cli.aws.reconnect import patient
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.errors import CheckFailedError, CommandError
 from cdk_blackwell.cli.trial.reports import read_report
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.trial import TrialReport
 
 

@@ -30,12 +30,12 @@ def watch(
     """
     from rich.console import Console
 
-    from cdk_blackwell.cli.aws.deployed import find_job
     from cdk_blackwell.cli.aws.history import find_run
     from cdk_blackwell.cli.aws.reconnect import patient
-    from cdk_blackwell.cli.aws.session import open_aws
     from cdk_blackwell.cli.watch.frame import Watcher
     from cdk_blackwell.cli.watch.live import show
+    from cdk_blackwell.deployed.jobs import find_job
+    from cdk_blackwell.deployed.session import open_aws
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)

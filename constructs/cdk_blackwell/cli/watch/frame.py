@@ -14,11 +14,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
 from cdk_blackwell.cli.aws.history import RunFacts, find_run
-from cdk_blackwell.cli.aws.session import Aws
 from cdk_blackwell.cli.logs.lines import Follower, Line
 from cdk_blackwell.cli.trial.reports import MISSING, location
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.direct import cost_of
 from cdk_blackwell.planning.contracts import PROGRESS_FILE

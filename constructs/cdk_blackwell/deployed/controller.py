@@ -1,13 +1,13 @@
-"""The run controller as the command line asks it."""
+"""The run controller of a deployed job, asked directly."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from cdk_blackwell.cli.aws.deployed import DeployedJob
-from cdk_blackwell.cli.aws.session import Aws
-from cdk_blackwell.cli.errors import AwsRefusedError, RefusedError
+from cdk_blackwell.deployed.errors import AwsRefusedError, RefusedError
+from cdk_blackwell.deployed.jobs import DeployedJob
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
 
 

@@ -1,4 +1,4 @@
-"""Sessions and clients: the one place where the command line makes them."""
+"""Sessions and clients: the one place where they are made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import boto3
 from botocore.config import Config
 
-from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.deployed.errors import CommandError
 
 READ: Final = Config(
     connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 5}

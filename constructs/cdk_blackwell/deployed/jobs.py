@@ -8,8 +8,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.aws.session import Aws
-from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.deployed.errors import CommandError
+from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import STACK_OUTPUT_PREFIX, StackOutput
 
 
