@@ -351,7 +351,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="pip install pyarrow"):
+    with pytest.raises(InputError, match=r"pip install 'cdk-blackwell\[data\]'"):
         documents.find_units([tmp_path / "a.parquet"], None)
 
 

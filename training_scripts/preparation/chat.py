@@ -1,25 +1,37 @@
 """Conversations through a tokenizer's chat template, and which of their tokens count in the loss.
 
 Templates are Jinja programs from files of others, so they run in Jinja's immutable sandbox, with
-the same settings and helpers that ``transformers`` gives them, except ``strftime_now``: the day of
-preparation would change the shards, and templates that ask for it have a date of their own.
-What the assistant says is found by rendering every prefix of the conversation: its turn is what the
-next prefix adds after the generation prompt. This needs no marks inside the template.
+the same settings, helpers and values that ``transformers`` gives them, except ``strftime_now``: the
+day of preparation would change the shards, and templates that ask for it have a date of their own.
+What the assistant says is what the template puts between ``{% generation %}`` and
+``{% endgeneration %}``. Without these it is found by rendering every prefix of the conversation:
+a turn is what the next prefix adds after the generation prompt, without space at its end.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from preparation.errors import InputError
 from preparation.vocabulary import read_tokenizer_config, token_text
 
 ASSISTANT = "assistant"
 TEMPLATE_FILE = "chat_template.jinja"
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names of what an answer was reasoned from; templates read the first, one family the second."""
+SPECIAL_TOKENS = tuple(
+    f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+)
+_HAS_MARKS: Final = re.compile(r"{%[-+]?\s*generation\s*[-+]?%}")
+_BEGIN: Final = "\ufdd0answer\ufdd1"
+_END: Final = "\ufdd1answer\ufdd0"
+"""What the marks become while rendering; these two code points never stand for characters."""
+_MARKS: Final = re.compile(f"({_BEGIN}|{_END})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +43,11 @@ class Rendered:
     """Characters that the assistant said, from and to, with the mark that ends its turn."""
 
     def counts(self, start: int, end: int) -> bool:
-        """Whether a token of these characters begins in what the assistant said."""
-        return end > start and any(first <= start < last for first, last in self.spans)
+        """Whether a token of these characters holds any that the assistant said.
+
+        A token may begin before them, with the space that the prompt ends in.
+        """
+        return end > start and any(start < last and end > first for first, last in self.spans)
 
 
 @dataclass(frozen=True)
@@ -45,29 +60,38 @@ class ChatTemplate:
     def render(self, messages: Any) -> Rendered:
         """The whole conversation; InputError when it is none, or its turns cannot be told apart."""
         check_messages(messages)
-        whole = self._text(messages, prompt=False)
+        turns = [plain_message(message) for message in messages]
+        whole = self._text(turns, prompt=False)
+        return _read_marks(whole) if self.has_marks else self._compare_prefixes(turns, whole)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether the template itself says what an answer is."""
+        return bool(_HAS_MARKS.search(self.source))
+
+    def _compare_prefixes(self, turns: list[dict[str, Any]], whole: str) -> Rendered:
         spans = []
-        for number, message in enumerate(messages):
-            if message["role"] != ASSISTANT:
+        for number, turn in enumerate(turns):
+            if turn["role"] != ASSISTANT:
                 continue
-            before = self._text(messages[:number], prompt=True)
-            after = self._text(messages[: number + 1], prompt=False)
+            before = self._text(turns[:number], prompt=True)
+            after = self._text(turns[: number + 1], prompt=False)
             if not (after.startswith(before) and whole.startswith(after)):
                 raise InputError(
                     f"the chat template writes turn {number + 1} of a conversation differently "
                     "when others follow, so the assistant's tokens cannot be told apart; split "
-                    "conversations after each answer, or give another --chat-template"
+                    "conversations after each answer, or give another --chat-template, which may "
+                    "mark answers by {% generation %}"
                 )
             spans.append((len(before), len(before) + len(after[len(before) :].rstrip())))
         return Rendered(text=whole, spans=tuple(spans))
 
-    def _text(self, messages: Any, *, prompt: bool) -> str:
+    def _text(self, turns: list[dict[str, Any]], *, prompt: bool) -> str:
         import jinja2
 
+        values = {"tools": None, "documents": None, **self.special_tokens}
         try:
-            text: str = self._program.render(
-                messages=messages, add_generation_prompt=prompt, **self.special_tokens
-            )
+            text: str = self._program.render(messages=turns, add_generation_prompt=prompt, **values)
         except (jinja2.TemplateError, TypeError, AttributeError) as error:
             raise InputError(f"the chat template refuses a conversation: {error}") from error
         return text
@@ -105,13 +129,36 @@ def check_messages(messages: Any) -> None:
         )
 
 
+def plain_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Without empty fields, which rows of a table have, and with reasoning by its usual name."""
+    out = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((out[name] for name in REASONING if name in out), None)
+    if reasoning is None:
+        return out
+    return {REASONING[1]: reasoning, **out, REASONING[0]: reasoning}
+
+
+def _read_marks(marked: str) -> Rendered:
+    """Take the marks out of a text, and say where they were."""
+    text, spans, begun = "", [], 0
+    for piece in _MARKS.split(marked):
+        if piece == _BEGIN:
+            begun = len(text)
+        elif piece == _END:
+            spans.append((begun, len(text)))
+        else:
+            text += piece
+    return Rendered(text=text, spans=tuple(spans))
+
+
 def load_chat_template(tokenizer: Path, given: Path | None) -> ChatTemplate:
     """The template given, else the one beside the tokenizer as ``transformers`` stores it."""
     try:
         import jinja2  # noqa: F401 - only asked whether it is there
     except ImportError as error:
         raise InputError(
-            "--chat needs the package jinja2, which is not installed: pip install jinja2"
+            "--chat needs the package jinja2, which is not installed: "
+            "pip install 'cdk-blackwell[train]'"
         ) from error
     config = read_tokenizer_config(tokenizer)
     path = given or tokenizer.with_name(TEMPLATE_FILE)
@@ -127,9 +174,7 @@ def load_chat_template(tokenizer: Path, given: Path | None) -> ChatTemplate:
             "tokenizer_config.json; give --chat-template FILE"
         )
     tokens = {
-        name: text
-        for name in ("bos_token", "eos_token", "unk_token", "pad_token")
-        if (text := token_text(config.get(name))) is not None
+        name: text for name in SPECIAL_TOKENS if (text := token_text(config.get(name))) is not None
     }
     template = ChatTemplate(source, tokens)
     template._program  # noqa: B018 - an invalid template is refused before any work
@@ -154,7 +199,7 @@ def _to_json(value: Any, **options: Any) -> str:
 
 
 def _generation_tag() -> type[Any]:
-    """``{% generation %}`` around what the assistant says: its content as it is."""
+    """``{% generation %}`` around what the assistant says: its content between two marks."""
     from jinja2 import nodes
     from jinja2.ext import Extension
     from jinja2.parser import Parser
@@ -163,7 +208,11 @@ def _generation_tag() -> type[Any]:
         tags = {"generation"}  # noqa: RUF012 - as Jinja asks for it
 
         def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            begin, end = (
+                nodes.Output([nodes.TemplateData(mark)]).set_lineno(line) for mark in (_BEGIN, _END)
+            )
+            return [begin, *body, end]
 
     return Generation

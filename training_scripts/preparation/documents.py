@@ -173,6 +173,6 @@ def _parquet_module() -> Any:
     except ImportError as error:
         raise InputError(
             "reading Parquet files needs the package pyarrow, which is not installed: "
-            "pip install pyarrow"
+            "pip install 'cdk-blackwell[data]'"
         ) from error
     return parquet
