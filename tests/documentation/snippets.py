@@ -14,8 +14,10 @@ from sybil import Document, Example, Region
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 ROOT: Final = Path(__file__).parents[2]
-SNIPPET: Final = re.compile(r'--8<-- "(?P<path>[^"]+)"\s*')
-"""How the site's extension ``pymdownx.snippets`` includes a file."""
+MARK: Final = "--8<--"
+SNIPPET: Final = re.compile(rf"{MARK}\n(?P<path>\S+)\n{MARK}\s*")
+"""How the site's extension ``pymdownx.snippets`` includes a file. Its form in one line would be
+Python, which ruff would format."""
 
 
 class PythonBlockParser(PythonCodeBlockParser):
@@ -23,7 +25,7 @@ class PythonBlockParser(PythonCodeBlockParser):
 
     def __call__(self, document: Document) -> Iterable[Region]:
         for region in super().__call__(document):
-            if isinstance(region.parsed, str) and "--8<--" in region.parsed:
+            if isinstance(region.parsed, str) and MARK in region.parsed:
                 region.evaluator = check_snippet
             yield region
 

@@ -40,3 +40,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "index.html").is_file()
+    pages = {page: page.read_text() for page in tmp_path.rglob("*.html")}
+    assert not [page for page, text in pages.items() if "--8&lt;" in text], "a file is not shown"
