@@ -170,6 +170,7 @@ class FakeSageMaker(Checked):
         self.time = time
         self.jobs: dict[str, dict[str, Any]] = {}
         self.created: list[str] = []
+        self.plans: dict[str, dict[str, Any]] = {}
         self.refuses: ClientError | None = None
         """What every CreateTrainingJob is answered with, for as long as it is set."""
 
@@ -217,6 +218,12 @@ class FakeSageMaker(Checked):
             "StopAt": self.time.now() + self.STOP_SECONDS,
         }
         return {}
+
+    def describe_training_plan(self, **arguments: Any) -> dict[str, Any]:
+        self.check("DescribeTrainingPlan", **arguments)
+        if arguments["TrainingPlanName"] not in self.plans:
+            raise error("ResourceNotFound", "no such plan")
+        return self.plans[arguments["TrainingPlanName"]]
 
     def list_tags(self, **arguments: Any) -> dict[str, Any]:
         self.check("ListTags", **arguments)
@@ -313,6 +320,22 @@ class FakeSns(Checked):
         assert len(arguments["Subject"]) <= 100
         self.messages.append(arguments)
         return {"MessageId": "1"}
+
+
+class FakeEvents(Checked):
+    """Remembers what other systems were told."""
+
+    def __init__(self) -> None:
+        super().__init__("events")
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        """Detail type and detail."""
+
+    def put_events(self, **arguments: Any) -> dict[str, Any]:
+        self.check("PutEvents", **arguments)
+        (entry,) = arguments["Entries"]
+        assert entry["Source"] == "cdk-blackwell"
+        self.sent.append((entry["DetailType"], json.loads(entry["Detail"])))
+        return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
 
 
 class FakeCloudWatch(Checked):

@@ -37,6 +37,7 @@ from tests.lifecycle.fakes import (
     TOPIC,
     Crash,
     FakeCloudWatch,
+    FakeEvents,
     FakeLambda,
     FakeSns,
     FakeTime,
@@ -121,6 +122,7 @@ class Simulation:
         self.sagemaker.on_create = self._created
         self.ec2 = SimulatedEc2(self.time, self.sagemaker)
         self.sns, self.functions = FakeSns(), FakeLambda()
+        self.told = FakeEvents()
         self.dynamodb, self.s3 = MemoryDynamoDB(), MemoryS3()
         self.s3.put_object(Bucket=ASSETS, Key="bundle.tar.gz", Body=b"the bundle")
         self.s3.put_object(Bucket=DATASET, Key="tokens/manifest.json", Body=b"{}")
@@ -128,6 +130,7 @@ class Simulation:
             "sagemaker": self.sagemaker,
             "ec2": self.ec2,
             "sns": self.sns,
+            "events": self.told,
             "lambda": self.functions,
             "cloudwatch": FakeCloudWatch(),
             "s3": self.s3,

@@ -55,6 +55,7 @@ def test_out_of_memory_is_resubmitted_once(running: World) -> None:
     text = Failure(kind="out_of_memory", message="the next start uses 2").render()
     running.fails(running.name("a"), f"AlgorithmError: {text}", step=100)
     assert running.sagemaker.created == [running.name("a"), running.name("a", 2)]
+    assert "lower limit for its micro-batch" in running.sns.messages[-1]["Message"]
     running.fails(running.name("a", 2), f"AlgorithmError: {text}", step=200)
     assert len(running.sagemaker.created) == 2
     assert running.run_state("a") == "failed"

@@ -8,6 +8,7 @@ import pytest
 
 from cdk_blackwell.lifecycle.handler.permissions import PERMISSIONS
 from tests.lifecycle.fakes import GROUP, error
+from tests.lifecycle.test_training_plan import under_plan
 from tests.lifecycle.world import PROGRESS, World
 
 ACTIONS = {
@@ -30,6 +31,8 @@ ACTIONS = {
     "put_object": {"s3:PutObject", "kms:GenerateDataKey"},
     "copy_object": {"s3:GetObject", "s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey"},
     "delete_object": {"s3:DeleteObject"},
+    "describe_training_plan": {"sagemaker:DescribeTrainingPlan"},
+    "put_events": {"events:PutEvents"},
     "publish": {"sns:Publish", "kms:GenerateDataKey", "kms:Decrypt"},
     "invoke": {"lambda:InvokeFunction"},
     "describe_security_groups": {"ec2:DescribeSecurityGroups"},
@@ -47,7 +50,7 @@ def test_every_call_of_a_long_life_is_permitted_and_every_permission_is_used(
     world.gate.fail("create_training_job", error("ValidationException", "no"))
     world.cloudformation("Create", run_id="refused")
     world.gate.fail("create_training_job", error("InternalFailure", status=500), when="after")
-    world.cloudformation("Update", run_id="a")
+    world.cloudformation("Update", run_id="a", job=under_plan(world))
     world.progress(100, stepped_at=PROGRESS.time)
     world.sweep()
     world.fails(world.name("a"), "InternalServerError", step=100)

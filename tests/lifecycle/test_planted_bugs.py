@@ -12,6 +12,7 @@ from cdk_blackwell.lifecycle.handler import (
     cloudformation,
     launch,
     main,
+    messages,
     resource,
     settle,
     stopping,
@@ -157,7 +158,7 @@ def tell_after_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
         services.store.set_run_state(run.owner, run.run_id, state, text)
         services.store.stop_run(run.owner, run.run_id)
         if services.store.mark_done(attempt.job_name):
-            settle._tell(services, run, attempt, state, text)
+            messages.tell(services, attempt, state, text)
 
     monkeypatch.setattr(settle, "_end_run", late)
 

@@ -47,6 +47,7 @@ from tests.lifecycle.fakes import (
     TOPIC,
     FakeCloudWatch,
     FakeEc2,
+    FakeEvents,
     FakeLambda,
     FakeSageMaker,
     FakeSns,
@@ -165,6 +166,7 @@ class World:
         self.sagemaker = FakeSageMaker(self.time)
         self.ec2 = FakeEc2(self.time)
         self.sns = FakeSns()
+        self.events = FakeEvents()
         self.functions = FakeLambda()
         self.cloudwatch = FakeCloudWatch()
         self.s3 = real_client("s3")
@@ -195,6 +197,7 @@ class World:
             "sagemaker": self.sagemaker,
             "ec2": self.ec2,
             "sns": self.sns,
+            "events": self.events,
             "lambda": self.functions,
             "cloudwatch": self.cloudwatch,
             "s3": self.s3,

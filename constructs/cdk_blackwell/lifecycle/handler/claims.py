@@ -11,6 +11,7 @@ from typing import Final
 
 from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
 from cdk_blackwell.lifecycle.handler.launch import give_back, longest_delay_seconds, submit
+from cdk_blackwell.lifecycle.handler.messages import tell
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.services import Services
@@ -39,14 +40,14 @@ def resolve(services: Services, claim: Attempt, requester: str) -> None:
         submit(services, claim)
     except LaunchDelayed as delay:
         if not claim.delay:
-            _tell(services, claim, "waits to be resubmitted", _waiting(services, claim, delay))
+            tell(services, claim, "waits to be resubmitted", _waiting(services, claim, delay))
         services.store.put_off(claim, str(delay))
     except LaunchRefused as refusal:
         # Told first: who crashes in between is refused, and tells it, once more.
         if claim.first:
-            _tell(services, claim, "could not be launched", str(refusal))
+            tell(services, claim, "could not be launched", str(refusal))
         else:
-            _tell(
+            tell(
                 services,
                 claim,
                 "failed",
@@ -73,7 +74,7 @@ def record_absent(services: Services, claim: Attempt) -> None:
     services.store.set_run_state(claim.owner, claim.run_id, "stopped", text)
     # Before the first attempt nothing ran, and who stopped it was answered.
     if not claim.first:
-        _tell(services, claim, "stopped", text)
+        tell(services, claim, "stopped", text)
     services.store.mark_done(claim.job_name)
 
 
@@ -86,14 +87,3 @@ def _waiting(services: Services, claim: Attempt, delay: LaunchDelayed) -> str:
         f"every few minutes for up to {hours:g} hours, then the run ends. To end it now, invoke "
         f'the controller with {{"action": "stop", "run_id": "{claim.run_id}"}}.'
     )
-
-
-def _tell(services: Services, claim: Attempt, what: str, text: str) -> None:
-    facts = {"training job": claim.job_name}
-    for before in services.store.attempts(claim.owner, claim.run_id):
-        if before.attempt == claim.attempt - 1:
-            facts |= {
-                f"attempt {before.attempt} ended": before.text,
-                "SageMaker's reason": before.reason,
-            }
-    services.notifier.tell(what=what, job=claim.job, run_id=claim.run_id, text=text, facts=facts)

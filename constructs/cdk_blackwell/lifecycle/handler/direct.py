@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
-from cdk_blackwell.lifecycle.handler.launch import preflight, start_run, unreadable
+from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
+from cdk_blackwell.lifecycle.handler.messages import unreadable
 from cdk_blackwell.lifecycle.handler.overrides import override
 from cdk_blackwell.lifecycle.handler.records import Owner
 from cdk_blackwell.lifecycle.handler.services import Services

@@ -134,6 +134,19 @@ class Jobs:
             return after
         return self.describe(job_name)
 
+    def training_plan(self, arn: str) -> Mapping[str, Any]:
+        """DescribeTrainingPlan; LaunchRefused when there is no such plan."""
+        name = arn.rsplit("/", 1)[-1]
+        try:
+            answer: Mapping[str, Any] = self._patiently(
+                lambda: self.sagemaker.describe_training_plan(TrainingPlanName=name)
+            )
+        except ClientError as error:
+            if error_code(error) in {"ResourceNotFound", "ResourceNotFoundException"}:
+                raise LaunchRefused(f"there is no training plan {arn}: {_words(error)}") from error
+            raise
+        return answer
+
     def create(
         self, request: dict[str, Any], *, stack_id: str, claimed_at: float, patient_quota: bool
     ) -> None:

@@ -19,10 +19,13 @@ from cdk_blackwell.lifecycle.handler.budget import (
 )
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
+from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
+from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
-from cdk_blackwell.lifecycle.handler.request import render_request, run_location
+from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.lifecycle.handler.services import Services
+from cdk_blackwell.lifecycle.handler.training_plan import plan_arn, seconds_left
 from cdk_blackwell.planning.contracts import training_job_name
 
 PENDING_SECONDS: Final = 12 * 3600.0
@@ -54,7 +57,7 @@ def preflight(services: Services, owner: Owner, run_id: str) -> dict[str, Any]:
             stack_id=owner.stack_id,
             run_id=run_id,
             attempt=1,
-            run_seconds=_worthwhile(definition, affordable_seconds(definition, ())),
+            run_seconds=_worthwhile(services, definition, affordable_seconds(definition, ())),
         )
     except ValueError as error:
         raise LaunchRefused(str(error)) from error
@@ -113,16 +116,7 @@ def submit(services: Services, attempt: Attempt) -> Launched:
     alive = services.store.wants(attempt)
     if not alive:
         services.jobs.stop(attempt.job_name)
-    services.notifier.tell(
-        what=_headline(attempt.first, alive),
-        job=attempt.job,
-        run_id=attempt.run_id,
-        text=_text(definition, attempt, alive),
-        facts={
-            "training job": attempt.job_name,
-            "files": run_location(definition, attempt.run_id).uri,
-        },
-    )
+    tell(services, attempt, _headline(attempt.first, alive), _text(definition, attempt, alive))
     services.store.mark_submitted(attempt.job_name)
     return Launched(job_name=attempt.job_name, request=request, alive=alive)
 
@@ -132,14 +126,6 @@ def _definition(run: Run) -> JobDefinition:
         return run.definition
     except ValueError as error:
         raise LaunchRefused(unreadable(error)) from error
-
-
-def unreadable(error: ValueError) -> str:
-    """What to tell of a frozen definition that this version cannot read."""
-    return (
-        f"The run's definition was frozen by another version of cdk-blackwell, which this one "
-        f"cannot read ({error})."
-    )
 
 
 def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> dict[str, Any]:
@@ -175,18 +161,28 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
 
 
 def _run_seconds(services: Services, definition: JobDefinition, attempt: Attempt) -> int:
-    """Run time that the money left pays for; LaunchRefused when it is not worth an attempt."""
+    """Run time that money and plan leave; LaunchRefused when it is not worth an attempt."""
     before = billed_before(services, definition, attempt)
-    return _worthwhile(definition, affordable_seconds(definition, before))
+    return _worthwhile(services, definition, affordable_seconds(definition, before))
 
 
-def _worthwhile(definition: JobDefinition, affordable: int) -> int:
-    if affordable < min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition)):
+def _worthwhile(services: Services, definition: JobDefinition, affordable: int) -> int:
+    least = min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition))
+    if affordable < least:
         raise LaunchRefused(
             f"max_cost_usd {definition.max_cost_usd:,.2f} does not pay for another attempt, "
             "its stop and its upload. Raise it, or lower max_runtime, instance_count or the price."
         )
-    return affordable
+    arn = plan_arn(definition)
+    if arn is None:
+        return affordable
+    left = seconds_left(services.jobs.training_plan(arn), services.clock.now())
+    if left < least:
+        raise LaunchRefused(
+            f"the training plan {arn.rsplit('/', 1)[-1]} leaves less than {least // 60} minutes "
+            "for an attempt beside its start, its stop and its upload. Extend it or buy another."
+        )
+    return min(affordable, left)
 
 
 def billed(definition: JobDefinition, seen: Observation) -> float:
@@ -238,7 +234,7 @@ def give_back(services: Services, attempt: Attempt, why: str) -> None:
     services.store.release(attempt)
 
 
-def _headline(first: bool, alive: bool) -> str:
+def _headline(first: bool, alive: bool) -> Happening:
     if not alive:
         return "stopped while launching"
     return "launched" if first else "resubmitted"

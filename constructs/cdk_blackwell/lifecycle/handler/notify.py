@@ -1,14 +1,16 @@
-"""Messages to people, through SNS: what happened, to what, and what can be done."""
+"""Telling of what happened: people through SNS, other systems through EventBridge."""
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cdk_blackwell.lifecycle.handler.records import Attempt
+from cdk_blackwell.lifecycle.handler.happenings import DETAIL_TYPES, EVENT_SOURCE, Happening
 
 _SUBJECT_LENGTH: Final = 100
 
@@ -17,13 +19,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Notifier:
-    """Publishes to the job's topic."""
+    """Publishes to the job's topic, and to the account's default event bus."""
 
     sns: Any
+    events: Any
     topic: str
 
     def tell(
-        self, *, what: str, job: str, run_id: str, text: str, facts: dict[str, str] | None = None
+        self, *, what: str, job: str, run_id: str, text: str, facts: Mapping[str, str] | None = None
     ) -> bool:
         """Publish one message; whether the topic took it.
 
@@ -40,13 +43,17 @@ class Notifier:
             return False
         return True
 
-
-def console_link(attempt: Attempt) -> str:
-    """Page of the attempt's training job in the AWS console, by the partition of its stack."""
-    _, partition, _, region, *_ = attempt.stack_id.split(":")
-    domain = {"aws-cn": "amazonaws.cn", "aws-us-gov": "amazonaws-us-gov.com"}.get(
-        partition, "aws.amazon.com"
-    )
-    return (
-        f"https://{region}.console.{domain}/sagemaker/home?region={region}#/jobs/{attempt.job_name}"
-    )
+    def announce(self, what: Happening, detail: Mapping[str, Any]) -> None:
+        """Send one event. It is best effort, as EventBridge itself: a refusal is logged."""
+        entry = {
+            "Source": EVENT_SOURCE,
+            "DetailType": DETAIL_TYPES[what],
+            "Detail": json.dumps(detail),
+        }
+        try:
+            answer = self.events.put_events(Entries=[entry])
+        except (ClientError, BotoCoreError):
+            log.exception("the event %r could not be sent", entry["DetailType"])
+            return
+        if answer["FailedEntryCount"]:
+            log.error("the event %r was not taken: %s", entry["DetailType"], answer["Entries"])

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from cdk_blackwell.lifecycle.handler.happenings import EVENT_SOURCE
+
 ResourceKind = Literal[
     "training_job",
     "training_plan",
@@ -23,6 +25,7 @@ ResourceKind = Literal[
     "storage_key",
     "topic",
     "topic_key",
+    "event_bus",
     "network",
     "function",
     "utilization",
@@ -70,6 +73,12 @@ PERMISSIONS: Final = (
         actions=("sagemaker:CreateTrainingJob",),
         resources=("{training_plan_arn}",),
         why="a job that names a training plan is authorised on the plan as well",
+    ),
+    Permission(
+        kind="training_plan",
+        actions=("sagemaker:DescribeTrainingPlan",),
+        resources=("{training_plan_arn}",),
+        why="an attempt must end before the plan does",
     ),
     Permission(
         kind="training_role",
@@ -145,6 +154,13 @@ PERMISSIONS: Final = (
         actions=("kms:Decrypt", "kms:GenerateDataKey"),
         resources=("{topic_key_arn}",),
         why="publish to an encrypted topic",
+    ),
+    Permission(
+        kind="event_bus",
+        actions=("events:PutEvents",),
+        resources=("arn:{partition}:events:{region}:{account}:event-bus/default",),
+        conditions={"StringEquals": {"events:source": EVENT_SOURCE}},
+        why="tell other systems what happened",
     ),
     Permission(
         kind="network",

@@ -15,6 +15,7 @@ from cdk_blackwell.lifecycle.handler.definition import (
 )
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
 from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
+from cdk_blackwell.lifecycle.handler.messages import tell
 from cdk_blackwell.lifecycle.handler.records import Attempt, Kind, Owner, Transition
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.settle import settle
@@ -170,9 +171,11 @@ def _stop_old(services: Services, event: Event, owner: Owner) -> Answer:
     old = event.old_run_id
     stopped = False
     alive: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     if old is not None:
         stopped = services.store.stop_run(event.owner, old)
-        alive = stop_attempts(services, services.store.attempts(event.owner, old))
+        attempts = services.store.attempts(event.owner, old)
+        alive = stop_attempts(services, attempts)
         if stopped:
             sentences.append(f"Run {old!r} is stopped; its checkpoints stay in S3.")
         if alive:
@@ -182,13 +185,8 @@ def _stop_old(services: Services, event: Event, owner: Owner) -> Answer:
             f"Run {event.run_id!r} is not launched again; choose a new run_id to launch one."
         )
     text = " ".join(sentences) or "Nothing had to be stopped."
-    if old is not None and (stopped or alive):
-        services.notifier.tell(
-            what="stopped by a deploy",
-            job=JobDefinition.from_json(event.definition).job,
-            run_id=old,
-            text=text,
-        )
+    if attempts and (stopped or alive):
+        tell(services, attempts[-1], "stopped by a deploy", text)
     return _done(event, text)
 
 

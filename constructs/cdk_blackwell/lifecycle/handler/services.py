@@ -59,7 +59,7 @@ class Services:
             jobs=Jobs(sagemaker=clients["sagemaker"], clock=clock),
             storage=Storage(s3=clients["s3"]),
             network=Network(ec2=clients["ec2"]),
-            notifier=Notifier(sns=clients["sns"], topic=topic),
+            notifier=Notifier(sns=clients["sns"], events=clients["events"], topic=topic),
             functions=clients["lambda"],
             cloudwatch=clients["cloudwatch"],
             origin=origin,
@@ -69,7 +69,7 @@ class Services:
     @classmethod
     def from_environment(cls) -> Services:
         """In Lambda: clients of the function's own region and role."""
-        names = ("dynamodb", "sagemaker", "s3", "ec2", "sns", "lambda", "cloudwatch")
+        names = ("dynamodb", "sagemaker", "s3", "ec2", "sns", "events", "lambda", "cloudwatch")
         session: Any = boto3.session.Session()
         return cls.assemble(
             {name: session.client(name, config=_CONFIG) for name in names},

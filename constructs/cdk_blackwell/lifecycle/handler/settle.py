@@ -11,17 +11,14 @@ from dataclasses import replace
 
 from cdk_blackwell.lifecycle.handler.budget import (
     affordable_seconds,
-    spent_usd,
-    worst_billed_seconds,
 )
 from cdk_blackwell.lifecycle.handler.claims import resolve
-from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.launch import billed, billed_before, unreadable
-from cdk_blackwell.lifecycle.handler.notify import console_link
+from cdk_blackwell.lifecycle.handler.launch import billed, billed_before
+from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
-from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.lifecycle.handler.resume import decide, decide_unreadable
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.trial import end_of_trial, is_trial
@@ -119,36 +116,12 @@ def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, te
     services.store.set_run_state(run.owner, run.run_id, state, text)
     services.store.stop_run(run.owner, run.run_id)
     # Told first: who crashes in between tells it again, which is better than never.
-    if _tell(services, run, attempt, state, text):
+    if tell(services, attempt, _happening(state), text):
         services.store.mark_done(attempt.job_name)
 
 
-def _tell(services: Services, run: Run, attempt: Attempt, what: str, text: str) -> bool:
-    facts = {"training job": attempt.job_name, "SageMaker's reason": attempt.reason}
-    try:
-        definition = run.definition
-    except ValueError as error:
-        facts["definition"] = unreadable(error)
-    else:
-        facts |= {
-            "attempt": f"{attempt.attempt} of {definition.maximum_attempts}",
-            "newest complete checkpoint": f"step {attempt.last_complete_step}",
-            "spent on the run": _spent(services, definition, attempt),
-            "files": run_location(definition, run.run_id).uri,
-        }
-    facts["console"] = console_link(attempt)
-    return services.notifier.tell(
-        what=what, job=attempt.job, run_id=run.run_id, text=text, facts=facts
-    )
-
-
-def _spent(services: Services, definition: JobDefinition, attempt: Attempt) -> str:
-    """By what SageMaker billed, and the price given in the stack; empty without a price."""
-    last = attempt.billed_seconds
-    if last is None:
-        last = float(worst_billed_seconds(definition)) if attempt.trained else 0.0
-    spent = spent_usd(definition, [*billed_before(services, definition, attempt), last])
-    ceiling = definition.max_cost_usd
-    if spent is None:
-        return ""
-    return f"{spent:,.2f} USD" + ("" if ceiling is None else f" of at most {ceiling:,.2f} USD")
+def _happening(state: RunState) -> Happening:
+    """How an ended run is told of; one that runs or was refused does not end here."""
+    if state == "completed" or state == "failed" or state == "stopped":
+        return state
+    raise ValueError(f"a run that is {state} has not ended")
