@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import runpy
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aws_cdk
+import boto3
 import pytest
+from moto import mock_aws
 
 from cdk_blackwell.lifecycle.handler.definition import RESOURCE_TYPE
+from cdk_blackwell.planning.records import Progress
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 APPS = sorted(EXAMPLES.glob("*/app.py"))
@@ -102,14 +106,27 @@ def test_an_own_script_travels_in_a_channel_and_is_started(
     assert r"ChannelName\": \"script".replace(": ", ":") in text
 
 
-def test_the_own_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@mock_aws
+def test_the_own_script_resumes_and_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "state.json").write_text('{"step": 40}')
     script = EXAMPLES / "own_entrypoint" / "script" / "train.py"
     monkeypatch.setenv("CDKB_CHECKPOINT_DIR", str(tmp_path))
+    monkeypatch.setenv("CDKB_RUN_S3", "s3://team-runs/train/runs/first")
+    monkeypatch.setenv("CDKB_ATTEMPT", "2")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="team-runs")
+    handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(script), run_name="__main__")
+    signal.signal(signal.SIGTERM, handler)
     assert ended.value.code == 0
     assert json.loads((tmp_path / "state.json").read_text()) == {"step": 100}
+    written = client.get_object(Bucket="team-runs", Key="train/runs/first/progress.json")
+    progress = Progress.from_json(written["Body"].read())
+    assert (progress.attempt, progress.last_complete_step) == (2, 100)
 
 
 def test_an_own_image_is_pinned_by_digest_and_pulled_from_its_account(
