@@ -10,13 +10,12 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.deployed.definition import store_of
 from cdk_blackwell.deployed.jobs import DeployedJob
 from cdk_blackwell.deployed.session import Aws
-from cdk_blackwell.lifecycle.handler.clock import Clock
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.store import Store
-from cdk_blackwell.lifecycle.handler.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +59,6 @@ class RunFacts:
     def newest(self) -> AttemptFacts:
         """The attempt that counts now."""
         return self.attempts[-1]
-
-
-def store_of(aws: Aws, job: DeployedJob) -> Store:
-    """The controller's table; nothing here writes to it."""
-    return Store(table=Table(dynamodb=aws.client("dynamodb"), name=job.output.table, clock=Clock()))
 
 
 def read_runs(aws: Aws, job: DeployedJob, run_id: str | None = None) -> list[RunFacts]:

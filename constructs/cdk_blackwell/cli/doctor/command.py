@@ -23,21 +23,17 @@ def doctor(
     """
     from rich.console import Console
 
-    from cdk_blackwell.cli.aws.history import store_of
     from cdk_blackwell.cli.doctor.checks import examine
     from cdk_blackwell.cli.doctor.finding import Subject
     from cdk_blackwell.cli.doctor.screen import results_table
-    from cdk_blackwell.cli.errors import CheckFailedError, CommandError
+    from cdk_blackwell.cli.errors import CheckFailedError
+    from cdk_blackwell.deployed.definition import read_definition
     from cdk_blackwell.deployed.jobs import find_job
     from cdk_blackwell.deployed.session import open_aws
-    from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)
-    owner = next((each for each in store_of(aws, deployed).owners() if each.definition), None)
-    if owner is None:
-        raise CommandError(f"stack {deployed.stack} has not told its controller of the job: deploy")
-    definition = JobDefinition.from_json(owner.definition)
+    definition = read_definition(aws, deployed)
     results = list(examine(Subject(aws=aws, job=deployed, definition=definition)))
     if as_json:
         rows = [{"check": each.check, **asdict(each.finding)} for each in results]

@@ -8,19 +8,18 @@ from typing import Any
 
 import typer
 
-from cdk_blackwell.cli.aws.history import store_of
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.trial.reports import passing_trial
+from cdk_blackwell.deployed.definition import read_definition
 from cdk_blackwell.deployed.jobs import DeployedJob
 from cdk_blackwell.deployed.session import Aws
-from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
+from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
 
 
 def find_trial(aws: Aws, job: DeployedJob, answer: ControllerAnswer) -> str | None:
     """Id of the trial run that passed what this request would train; None without one."""
     request = answer.request or {}
-    owner = next(each for each in store_of(aws, job).owners() if each.definition)
-    run = JobDefinition.from_json(owner.definition).run
+    run = read_definition(aws, job).run
     return passing_trial(aws, job, run, request.get("HyperParameters", {}))
 
 
