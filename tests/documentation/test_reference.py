@@ -68,7 +68,9 @@ def test_every_parameter_of_a_construct_is_described(construct: type) -> None:
     assert given - {"self", "scope", "construct_id"} == described
 
 
-def test_the_commands_are_those_of_the_program() -> None:
-    script = runpy.run_path(str(DOCS / "cli_reference.py"))
-    page = (DOCS / "reference" / "cli.md").read_text()
-    assert page == script["document"](), "run: python docs/cli_reference.py"
+@pytest.mark.parametrize(
+    ("page", "script"), [("cli.md", "cli_reference.py"), ("run.md", "run_reference.py")]
+)
+def test_a_made_page_is_in_step_with_the_program(page: str, script: str) -> None:
+    made = runpy.run_path(str(DOCS / script))["document"]()
+    assert (DOCS / "reference" / page).read_text() == made, f"run: python docs/{script}"
