@@ -40,6 +40,8 @@ def job_props(settings: JobSettings) -> dict[str, Any]:
         "validation_sequences": settings.validation_sequences,
         "log_interval_steps": settings.log_interval_steps,
         "in_cluster_restarts": settings.in_cluster_restarts,
+        "hang_timeout": Duration.seconds(settings.hang_seconds),
+        "allow_tcp": settings.allow_tcp,
         "image": TrainingImage.from_uri(settings.image) if settings.image else None,
         "wheelhouse": settings.wheelhouse,
         "packages_in_image": settings.packages_in_image,

@@ -77,6 +77,10 @@ class JobSettings:
     """Steps between metrics lines."""
     in_cluster_restarts: int = 1
     """Times torchrun restarts failed workers in place before the attempt fails."""
+    hang_seconds: int = 900
+    """Silence of all ranks of an instance after which the attempt fails."""
+    allow_tcp: bool = False
+    """Several instances without EFA train over TCP, many times slower, instead of failing."""
 
     training_plan_arn: str | None = None
     """Training plan that holds the instances. Default: on demand."""

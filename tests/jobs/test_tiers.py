@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import Annotations as CdkAnnotations
-from aws_cdk import App, Environment, Stack
+from aws_cdk import App, Duration, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
 from cdk_blackwell import Capacity, Foundation, LargeShardedJob, MidModelJob, SmallModelJob
@@ -229,3 +229,25 @@ def test_what_is_left_out_the_planner_fills_in(stack: Stack, foundation: Foundat
     definition = definition_of(stack)
     assert definition.run["train_tokens"] == job.plan.train_tokens > 0
     assert definition.run["recipe"]["global_batch_tokens"] % 8192 == 0
+
+
+def test_patience_with_a_hang_and_traffic_over_tcp_can_be_chosen(
+    stack: Stack, foundation: Foundation
+) -> None:
+    LargeShardedJob(
+        stack,
+        "Job",
+        foundation=foundation,
+        hang_timeout=Duration.minutes(5),
+        allow_tcp=True,
+        **{**LARGE, "instance_count": 2},
+    )
+    assert definition_of(stack).run["limits"]["hang_seconds"] == 300
+    assert request_of(stack)["Environment"]["CDKB_ALLOW_TCP"] == "1"
+
+
+def test_fails_without_any_patience_with_a_hang(stack: Stack, foundation: Foundation) -> None:
+    with pytest.raises(ValueError, match="hang_timeout 0 is not allowed: give 1 or more"):
+        SmallModelJob(
+            stack, "Job", foundation=foundation, hang_timeout=Duration.seconds(0), **SMALL
+        )

@@ -96,6 +96,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Synthes
             "validation_interval_steps": "100",
             "log_interval_steps": "5",
             "in_cluster_restarts": "0",
+            "hang_seconds": "120",
         },
         tmp_path_factory.mktemp("demo"),
     )

@@ -117,6 +117,7 @@ def test_the_environment_is_what_b200_needs_and_forces_no_nccl_choice(
     assert environment["FI_EFA_USE_HUGE_PAGE"] == "0"
     assert environment["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     assert environment["CDKB_ATTEMPT"] == "1"
+    assert "CDKB_ALLOW_TCP" not in environment
     assert environment["AWS_DEFAULT_REGION"] == "us-west-2"
     assert not [name for name in environment if name.startswith("NCCL_")]
 
@@ -130,6 +131,7 @@ def test_run_json_is_the_contexts_wish(definition: JobDefinition) -> None:
     assert spec.recipe.optimizer.warmup_steps == 20
     assert spec.checkpoint.interval_seconds == 20
     assert spec.limits.in_cluster_restarts == 0
+    assert spec.limits.hang_seconds == 120
     assert spec.limits.log_interval_steps == 5
     assert spec.limits.validation_interval_steps == 100
     assert definition.dataset_manifest.key == "tokens/manifest.json"

@@ -29,6 +29,7 @@ from cdk_blackwell.planning.contracts import (
     CHANNEL_CONFIG,
     CHANNEL_DATASET,
     CHANNEL_INITIAL_WEIGHTS,
+    ENV_ALLOW_TCP,
     ENV_ATTEMPT,
     ENV_CHECKPOINT_DIR,
     ENV_HUGGING_FACE_SECRET,
@@ -80,6 +81,8 @@ class RequestInputs:
     """What the launcher installs from; None for the wheels in the bundle."""
     hugging_face_token: secretsmanager.ISecret | None
     """Where own scripts find a token; the token itself never stands in a request."""
+    allow_tcp: bool
+    """Whether the launcher lets several instances without EFA train over TCP."""
     encrypt_between_instances: bool
     output_key_arn: str | None
     capacity: Capacity
@@ -201,6 +204,7 @@ def _environment(inputs: RequestInputs) -> dict[str, str]:
         **inputs.environment,
         **({} if secret is None else {ENV_HUGGING_FACE_SECRET: secret.secret_arn}),
         **({} if index is None else {ENV_PACKAGE_INDEX: index.environment_value(inputs.account)}),
+        **({ENV_ALLOW_TCP: "1"} if inputs.allow_tcp else {}),
         ENV_JOB: inputs.job,
         ENV_TIER: inputs.tier,
         ENV_RUN_ID: PLACEHOLDER_RUN_ID,

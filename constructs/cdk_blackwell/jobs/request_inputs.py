@@ -25,6 +25,7 @@ def request_inputs(
     initial_weights: S3Prefix | None,
     package_index: PackageIndex | None,
     hugging_face_token: secretsmanager.ISecret | None,
+    allow_tcp: bool,
     encrypt_between_instances: bool,
 ) -> RequestInputs:
     """Ask the job's extension points, and check what they add to the environment."""
@@ -53,6 +54,7 @@ def request_inputs(
         environment=check_environment(job.container_environment()),
         package_index=package_index,
         hugging_face_token=hugging_face_token,
+        allow_tcp=allow_tcp,
         encrypt_between_instances=encrypt_between_instances,
     )
 

@@ -27,6 +27,7 @@ def run_template(
     validation_sequences: int,
     log_interval_steps: int,
     in_cluster_restarts: int,
+    hang_seconds: float,
     loss_policy: LossPolicy,
 ) -> dict[str, Any]:
     """Plain JSON types; ValueError names a value that is out of range."""
@@ -36,6 +37,7 @@ def run_template(
         ("validation_sequences", validation_sequences, 1),
         ("log_interval_steps", log_interval_steps, 1),
         ("in_cluster_restarts", in_cluster_restarts, 0),
+        ("hang_timeout", hang_seconds, 1),
     ):
         if value < lowest:
             raise ValueError(f"{name} {value} is not allowed: give {lowest} or more")
@@ -63,6 +65,7 @@ def run_template(
             in_cluster_restarts=in_cluster_restarts,
             log_interval_steps=log_interval_steps,
             validation_interval_steps=validation_interval_steps,
+            hang_seconds=hang_seconds,
             loss_policy=loss_policy,
         ),
     )

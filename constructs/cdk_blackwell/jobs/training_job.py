@@ -108,6 +108,8 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param validation_sequences: held-out sequences per validation. Default: 64.
     :param log_interval_steps: steps between metrics lines. Default: 10.
     :param in_cluster_restarts: times torchrun restarts failed workers in place. Default: 1.
+    :param hang_timeout: silence of all ranks of an instance after which the attempt fails; starting
+        and saving may take four times as long. Default: 15 minutes.
     :param loss_policy: ``warn`` of a loss that jumps, ``skip`` the step or ``stop``. Default: warn.
     :param export: write a Hugging Face export at the end. Default: yes.
     :param image: container image. Default: AWS's PyTorch 2.13 image for SageMaker.
@@ -117,6 +119,8 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param environment: more environment variables for the container. Default: none.
     :param hugging_face_token: own scripts find its ARN in ``CDKB_HUGGING_FACE_SECRET``; without NAT
         the network needs the endpoint ``secretsmanager``. Default: none.
+    :param allow_tcp: several instances without EFA train over TCP, many times slower, instead of
+        failing. Default: no.
     :param alarm_thresholds: when alarms go off. Default: those of ``AlarmThresholds``.
     :param encrypt_between_instances: SageMaker's inter-container encryption. It slows jobs on
         several instances, and what it does to EFA is not documented. Default: no.
@@ -164,6 +168,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         validation_sequences: int = 64,
         log_interval_steps: int = 10,
         in_cluster_restarts: int = 1,
+        hang_timeout: Duration | None = None,
         loss_policy: LossPolicy = "warn",
         export: bool = True,
         image: TrainingImage | None = None,
@@ -172,6 +177,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         package_index: PackageIndex | None = None,
         environment: Mapping[str, str] | None = None,
         hugging_face_token: secretsmanager.ISecret | None = None,
+        allow_tcp: bool = False,
         alarm_thresholds: AlarmThresholds | None = None,
         encrypt_between_instances: bool = False,
         job_name: str | None = None,
@@ -316,6 +322,7 @@ class TrainingJob(ExtensionPoints, JobUse):
                     initial_weights=initial_weights,
                     package_index=package_index,
                     hugging_face_token=hugging_face_token,
+                    allow_tcp=allow_tcp,
                     encrypt_between_instances=encrypt_between_instances,
                 )
             ),
@@ -331,6 +338,7 @@ class TrainingJob(ExtensionPoints, JobUse):
                 validation_sequences=validation_sequences,
                 log_interval_steps=log_interval_steps,
                 in_cluster_restarts=in_cluster_restarts,
+                hang_seconds=(hang_timeout or Duration.minutes(15)).to_seconds(),
                 loss_policy=loss_policy,
             ),
             bundle=S3Object(bucket=bundle.s3_bucket_name, key=bundle.s3_object_key),

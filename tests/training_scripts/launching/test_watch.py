@@ -14,7 +14,7 @@ from cdk_blackwell.planning.contracts import Failure
 from trainer.launching.outcome import lost_others_only
 from trainer.launching.shared_failure import SharedFailure
 from trainer.launching.supervisor import Launcher
-from trainer.launching.watch import find_hang, find_useless_restart
+from trainer.launching.watch import find_hang, find_useless_restart, follow
 from trainer.rank_state import RankReporter, RankState, by_start, read_rank_states
 
 SCRIPTS = Path(launch.__file__).parent
@@ -121,6 +121,21 @@ def test_the_cause_on_one_host_is_known_to_the_others(tmp_path: Path) -> None:
     assert told_by("algo-2", tmp_path).read() is None, "its own"
     assert told_by("algo-1", tmp_path, attempt=3).read() is None
     assert told_by("algo-1", tmp_path, since=61.0).read() is None, "left by an earlier start"
+
+
+def test_hosts_that_wait_for_another_ones_hang_leave_their_stacks_too() -> None:
+    """All hosts are silent at once; whoever tells first must not keep the others from it."""
+    start = [state(8, slot=0), state(9, "finished", slot=1)]
+    hang = Failure(kind="infrastructure", message="no rank of this host came forward")
+    assert follow(hang, start).dump == (start[0],)
+    assert follow(Failure(kind="data", message="bad shard"), start).dump == ()
+
+
+def test_among_many_hosts_all_but_the_one_with_the_cause_read_it(tmp_path: Path) -> None:
+    hosts = [told_by(f"algo-{number}", tmp_path) for number in range(1, 65)]
+    cause = Failure(kind="out_of_memory", message="CUDA out of memory", step=9, rank=300)
+    hosts[37].tell(cause, now=60.0)
+    assert [host.read() for host in hosts] == [cause] * 37 + [None] + [cause] * 26
 
 
 def test_the_first_cause_stays(tmp_path: Path) -> None:

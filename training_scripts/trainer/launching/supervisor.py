@@ -14,7 +14,7 @@ from typing import Final
 
 from cdk_blackwell.planning.contracts import Failure
 from trainer.launching.shared_failure import SharedFailure
-from trainer.launching.watch import Verdict, find_hang, find_useless_restart
+from trainer.launching.watch import Verdict, find_hang, find_useless_restart, follow
 from trainer.rank_state import STOP_MARKER, RankState, by_start, read_rank_states
 from trainer.signals import STACK_SIGNAL
 
@@ -87,7 +87,7 @@ class Launcher:
             return None
         told = others.read() if others else None
         if told is not None:
-            return Verdict(failure=told)
+            return follow(told, starts[-1])
         return find_useless_restart(starts, ranks=ranks) or find_hang(
             starts[-1], now=time.time(), limit_seconds=hang_seconds
         )

@@ -54,6 +54,17 @@ def find_hang(start: Sequence[RankState], *, now: float, limit_seconds: float) -
     )
 
 
+def follow(told: Failure, start: Sequence[RankState]) -> Verdict:
+    """End for what another host has told.
+
+    Where it missed a rank, or its ranks hang, the stacks of those that wait for it here show where.
+    """
+    waiting = told.kind == "infrastructure"
+    return Verdict(
+        failure=told, dump=tuple(s for s in start if s.state == "running") if waiting else ()
+    )
+
+
 def find_useless_restart(starts: Sequence[Sequence[RankState]], *, ranks: int) -> Verdict | None:
     """torchrun has started the workers again where that cannot help.
 
