@@ -29,6 +29,12 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_every_page_can_be_found_from_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.parent != ROOT}
+    assert pages - set(re.findall(r": (\S+\.md)$", menu, re.MULTILINE)) == set()
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
