@@ -13,8 +13,8 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
@@ -45,72 +45,23 @@ from tests.lifecycle.fakes import (
     error,
 )
 from tests.lifecycle.memory import MemoryDynamoDB, MemoryS3
+from tests.lifecycle.scenery import (
+    BODY,
+    CEILING,
+    DELAY,
+    DEPTH,
+    PERIODS,
+    PRICE,
+    RETRIES,
+    SWEEP,
+    Broken,
+    Call,
+    Frame,
+    Plan,
+    Sent,
+)
 from tests.lifecycle.simulated import SimulatedEc2, SimulatedSageMaker
-from tests.lifecycle.world import ANSWER_URL, PROGRESS, definition
-
-Fault = Literal["crash before", "crash after", "error before", "error after", "delay", "between"]
-Plan = tuple[tuple[int, Fault], ...]
-"""Faults of one invocation: at which of its service calls, and what."""
-
-SWEEP: Final = 300.0
-PERIODS: Final = 2
-ANSWER_WITHIN: Final = 3600.0
-FUNCTION_SECONDS: Final = 900.0
-RETRIES: Final = 2
-DELAY: Final = 45.0
-MAX_RUNTIME: Final = 7_200
-PRICE: Final = 100.0
-CEILING: Final = 1.2 * worst_case_usd(
-    max_runtime_seconds=MAX_RUNTIME, instance_count=1, hourly_price_usd=PRICE
-)
-_TEMPLATE = definition()
-JOB: Final = definition(
-    hourly_price_usd=PRICE,
-    max_cost_usd=CEILING,
-    request={
-        **_TEMPLATE.request,
-        "StoppingCondition": {
-            "MaxRuntimeInSeconds": MAX_RUNTIME,
-            "MaxPendingTimeInSeconds": 3_600,
-        },
-    },
-)
-BODY: Final = json.dumps(JOB.to_dict())
-
-
-class Broken(AssertionError):  # noqa: N818 - a promise
-    """A promise that did not hold: its name first, so that tests can ask for one of them."""
-
-
-@dataclass
-class Call:
-    """One invocation of the function that is due."""
-
-    event: dict[str, Any]
-    plan: Plan
-    due: float
-    identity: str
-    tries: int = 0
-    retried: bool = True
-    """Whether Lambda repeats it: it does so for asynchronous events only."""
-
-
-@dataclass
-class Frame:
-    """An invocation under way."""
-
-    plan: dict[int, Fault]
-    until: float
-    calls: int = 0
-
-
-@dataclass
-class Sent:
-    """An event of CloudFormation."""
-
-    event: dict[str, Any]
-    at: float
-    answers: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+from tests.lifecycle.world import ANSWER_URL, PROGRESS
 
 
 class Simulation:
@@ -145,7 +96,11 @@ class Simulation:
         self.sent: list[Sent] = []
         self.asked: set[str] = set()
         """Runs that a changed run_id or a person asked for."""
+        self.over: set[str] = set()
+        """Runs that a deploy replaced, removed or rolled back, by CloudFormation's own account."""
         self.faults: Counter[str] = Counter()
+        self.accidents = 0
+        """Invocations that did not come to their end."""
         self.broken: list[str] = []
         self._ids = itertools.count(1)
 
@@ -159,20 +114,31 @@ class Simulation:
 
     def _sleep(self, seconds: float) -> None:
         frame = self.frames[-1]
+        # One thread plays all invocations, so one that runs beside another cannot outlast its
+        # pause: it dies there, and Lambda repeats it. Nobody is held up longer than AWS would.
+        if len(self.frames) > 1 and self.time.now() + seconds > self.frames[-2].wakes:
+            raise Crash("cut off in the middle of a wait")
         if self.time.now() + seconds >= frame.until:
             self.advance(max(0.0, frame.until - self.time.now()))
             raise Crash("the function's time was up")
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; sweeps that fall due in it run, also beside an invocation that waits."""
+        """Let time pass; what falls due in it runs, also beside an invocation that waits."""
         end = self.time.now() + seconds
-        while self.next_sweep <= end:
-            self.time.seconds = max(self.time.now(), self.next_sweep)
-            self.next_sweep += SWEEP
+        if self.frames:
+            self.frames[-1].wakes = end
+        while len(self.frames) < DEPTH:
+            due = min([self.next_sweep] + [call.due for call in self.queue])
+            if due > end:
+                break
+            self.time.seconds = max(self.time.now(), due)
             self.sagemaker.tick()
-            if len(self.frames) < 3:
+            if due == self.next_sweep:
+                self.next_sweep += SWEEP
                 self.invoke(self.call(self.sweep_event()))
+            else:
+                self.work()
         self.time.seconds = max(self.time.now(), end)
         self.sagemaker.tick()
 
@@ -195,6 +161,7 @@ class Simulation:
     def invoke(self, call: Call) -> dict[str, Any] | None:
         """Run the function once; what Lambda repeats is put back into the queue."""
         frame = Frame(plan=dict(call.plan), until=self.time.now() + FUNCTION_SECONDS)
+        accidents = self.accidents
         self.frames.append(frame)
         answer: dict[str, Any] | None = None
         try:
@@ -209,7 +176,11 @@ class Simulation:
                 send_once=lambda url, body: self.wrap("answer", self._answer)(url, body),
             )
         except (Crash, Exception):
+            self.accidents += 1
             self._repeat(call)
+        else:
+            if accidents == self.accidents:
+                self._check_looked_again(frame)
         finally:
             self.frames.pop()
         for event in self.functions.events:
@@ -254,7 +225,8 @@ class Simulation:
                 self.faults[f"{fault} {operation}"] += 1
             if fault == "delay":
                 self._sleep(DELAY)
-            if fault == "between" and len(self.frames) < 3:
+            if fault == "between" and len(self.frames) < DEPTH:
+                frame.wakes = self.time.now()
                 self.work()
             if self.time.now() >= frame.until or fault == "crash before":
                 raise Crash
@@ -347,6 +319,7 @@ class Simulation:
 
     def _created(self, job: dict[str, Any]) -> None:
         """Checked at the very moment: a job exists."""
+        self.frames[-1].created.append(job["TrainingJobName"])
         run_id = self.run_of(job)
         if run_id not in self.asked:
             self._break(f"no launch unasked: {job['TrainingJobName']}")
@@ -366,6 +339,15 @@ class Simulation:
             instance_count=1,
             hourly_price_usd=PRICE,
         )
+
+    def _check_looked_again(self, frame: Frame) -> None:
+        """Whoever launched in peace leaves no job that is not wanted, not even until the sweep."""
+        for name in frame.created:
+            job = self.sagemaker.jobs[name]
+            owner = self.quiet.store.owner(self.owner)
+            wanted = owner is not None and owner.wants(self.run_of(job))
+            if job["TrainingJobStatus"] == "InProgress" and not wanted:
+                self._break(f"looked again: {name} was launched although its run was stopped")
 
     def check_gone(self, what: str) -> None:
         """After an answered Delete: no job, no interface."""
@@ -406,6 +388,8 @@ class Simulation:
             wanted = owner is not None and owner.wants(run_id)
             if job["TrainingJobStatus"] == "InProgress" and not wanted:
                 raise Broken(f"no orphan: {name} is alive, its run is not wanted")
+            if run_id in self.over and "EndedAt" not in job:
+                raise Broken(f"over: {name} lives on after a deploy that ended its run")
         for attempt in self.quiet.store.attempts():
             job = self.sagemaker.jobs.get(attempt.job_name, {})
             recent = self.time.now() - job.get("EndedAt", 0.0) < PERIODS * SWEEP

@@ -1,4 +1,4 @@
-"""Bugs planted in the controller: the state machine catches each by the promise it breaks."""
+"""Bugs planted in the controller: each is caught by the promise it breaks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from cdk_blackwell.lifecycle.handler import (
 from cdk_blackwell.lifecycle.handler.answer import Entry, RequestLog
 from cdk_blackwell.lifecycle.handler.jobs import Jobs
 from cdk_blackwell.lifecycle.handler.notify import Notifier
+from cdk_blackwell.lifecycle.handler.records import Claim
 from cdk_blackwell.lifecycle.handler.request import render_request
-from tests.lifecycle.simulation import Broken
-from tests.lifecycle.test_state_machine import STEPS, explore
+from cdk_blackwell.lifecycle.handler.store import Store
+from cdk_blackwell.lifecycle.handler.table import CONDITION_FAILED
+from tests.lifecycle.scenery import Broken
+from tests.lifecycle.schedules import exhaust
+from tests.lifecycle.test_state_machine import STEPS, explore, silence
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -173,6 +177,58 @@ def stop_by_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Jobs, "stop", lambda self, job_name: self.describe(job_name))
 
 
+def forget_the_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "bury", lambda self, owner, *, stack_id: None)
+
+
+def delete_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is asked to stop, and CloudFormation is told that it is done."""
+
+    def hasty(services: Any, event: Any) -> Any:
+        services.store.bury(event.owner, stack_id=event.stack_id)
+        stopping.stop_attempts(services, services.store.attempts(event.owner))
+        return resource._done(event, "gone")
+
+    monkeypatch.setattr(resource, "_delete", hasty)
+
+
+def never_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was stopped between claim and launch is left to the sweep."""
+
+    class Trusting(Store):
+        def wants(self, attempt: Any) -> bool:
+            return True
+
+    honest = launch.submit
+
+    def submit(services: Any, attempt: Any) -> Any:
+        return honest(replace(services, store=Trusting(table=services.table)), attempt)
+
+    monkeypatch.setattr(launch, "submit", submit)
+
+
+def claim_regardless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim is won whatever is desired."""
+
+    def won(self: Store, desired: Any, *others: Any) -> Claim:
+        writes = [
+            {kind: {**members, "ConditionExpression": "attribute_exists(pk)"}}
+            for kind, members in desired.items()
+        ]
+        codes = self.table.transact([*writes, *others])
+        return Claim.TAKEN if CONDITION_FAILED in codes else Claim.WON
+
+    monkeypatch.setattr(Store, "_claim", won)
+
+
+IN_A_SCENE = [
+    (forget_the_tombstone, "start", "nothing left"),
+    (delete_without_waiting, "delete", "nothing left"),
+    (never_look_again, "start", "looked again"),
+    (claim_regardless, "start", "nothing left"),
+]
+
+
 PLANTED = [
     (forget_interfaces, "nothing left"),
     (resubmit_without_a_claim, "one live job|no orphan|ceiling"),
@@ -198,3 +254,14 @@ def test_a_planted_bug_is_caught(
     plant(monkeypatch)
     with pytest.raises(Broken, match=promise):
         explore(examples=400, steps=STEPS)
+
+
+@pytest.mark.parametrize(
+    ("plant", "scene", "promise"), IN_A_SCENE, ids=[each.__name__ for each, _, _ in IN_A_SCENE]
+)
+def test_a_planted_race_is_caught_in_its_scene(
+    monkeypatch: pytest.MonkeyPatch, plant: Plant, scene: str, promise: str
+) -> None:
+    plant(monkeypatch)
+    with silence(), pytest.raises(Broken, match=promise):
+        exhaust(scene)

@@ -23,7 +23,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.lifecycle.simulation import Plan, Sent, Simulation
+from tests.lifecycle.simulation import Simulation
+from tests.lifecycle.stack import Stack
 
 FAULTS = st.lists(
     st.tuples(
@@ -55,13 +56,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = Simulation()
-        self.stack = "absent"
-        """absent, deployed, or the event under way."""
-        self.run_id: str | None = None
-        """As the deployed template says."""
-        self.next_id: str | None = None
-        self.flight: Sent | None = None
-        self.sibling_fails = False
+        self.stack = Stack(self.world)
         self.step = 0
         self.runs = 0
 
@@ -72,76 +67,38 @@ class Machine(RuleBasedStateMachine):
 
     def count(self, name: str) -> None:
         COUNTED[name] += 1
-        self.follow()
+        self.stack.follow()
         self.world.check_answers()
 
     # --- CloudFormation --------------------------------------------------------------------------
 
-    def send(self, kind: str, plan: Plan, run_id: str | None, old: str | None = None) -> None:
-        self.stack, self.next_id = kind, run_id
-        self.flight = self.world.send(kind.split()[-1], plan, run_id=run_id, old=old)
-        self.world.work(-1)
-
-    def follow(self) -> None:
-        """CloudFormation's next move once its event is answered."""
-        while self.flight is not None and self.flight.answers:
-            succeeded = self.flight.answers[0][1]["Status"] == "SUCCESS"
-            fails, self.sibling_fails = not succeeded or self.sibling_fails, False
-            self.flight = None
-            if self.stack == "Create":
-                if fails:
-                    self.send("Delete", (), self.next_id)
-                else:
-                    self.stack, self.run_id = "deployed", self.next_id
-            elif self.stack == "Update":
-                if fails:
-                    self.send("roll back Update", (), self.run_id, self.next_id)
-                else:
-                    self.stack, self.run_id = "deployed", self.next_id
-            elif self.stack == "roll back Update":
-                if not succeeded:
-                    self.send("roll back Update", (), self.run_id, self.undone)
-                else:
-                    self.stack = "deployed"
-            elif succeeded:
-                self.world.check_gone("Delete")
-                self.stack, self.run_id = "absent", None
-            else:
-                self.stack = "undeletable"
-
-    @property
-    def undone(self) -> str | None:
-        old = self.world.sent[-1].event["OldResourceProperties"]
-        run_id: str | None = old.get("RunId")
-        return run_id
-
-    @precondition(lambda self: self.stack == "absent")
+    @precondition(lambda self: self.stack.state == "absent")
     @rule(plan=FAULTS, launches=OFTEN, sibling=RARELY)
     def create(self, plan: Any, launches: bool, sibling: bool) -> None:
-        self.sibling_fails = sibling and launches
-        self.send("Create", plan, self.new_run() if launches else None)
+        self.stack.sibling_fails = sibling and launches
+        self.stack.send("Create", plan, self.new_run() if launches else None)
         self.count("create")
 
-    @precondition(lambda self: self.stack == "deployed")
+    @precondition(lambda self: self.stack.state == "deployed")
     @rule(plan=FAULTS, change=st.sampled_from(["new", "new", "none", "same"]), sibling=RARELY)
     def update(self, plan: Any, change: str, sibling: bool) -> None:
-        run_id = self.run_id if change == "same" else None
+        run_id = self.stack.run_id if change == "same" else None
         if change == "new":
             run_id = self.new_run()
-        self.sibling_fails = sibling
-        self.send("Update", plan, run_id, self.run_id)
+        self.stack.sibling_fails = sibling
+        self.stack.send("Update", plan, run_id, self.stack.run_id)
         self.count("update")
 
-    @precondition(lambda self: self.stack in ("deployed", "undeletable"))
+    @precondition(lambda self: self.stack.state in ("deployed", "undeletable"))
     @rule(plan=FAULTS, unlikely=st.integers(0, 3))
     def delete(self, plan: Any, unlikely: int) -> None:
         if unlikely == 0:
-            self.send("Delete", plan, self.run_id)
+            self.stack.send("Delete", plan, self.stack.run_id)
             self.count("delete")
 
     # --- People ----------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.stack != "absent")
+    @precondition(lambda self: self.stack.state != "absent")
     @rule(plan=FAULTS)
     def start(self, plan: Any) -> None:
         event = {"action": "start", "run_id": self.new_run()}
@@ -207,12 +164,7 @@ class Machine(RuleBasedStateMachine):
         self.count("wait")
 
     def teardown(self) -> None:
-        for _ in range(30):
-            self.world.calm()
-            if self.flight is None:
-                break
-            self.follow()
-        self.world.check_settled()
+        self.stack.settle()
 
 
 def explore(examples: int, steps: int) -> None:

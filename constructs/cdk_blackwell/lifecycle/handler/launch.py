@@ -96,8 +96,13 @@ def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> 
         give_back(services, attempt, str(refusal))
         raise
     except Exception:
-        # Whoever asked is told that it failed; nothing may start behind their back.
+        # Whoever asked is told that it failed; nothing may start behind their back, and what did
+        # start must not run until the next sweep.
         services.store.stop_run(owner.owner, run_id)
+        try:
+            services.jobs.stop(attempt.job_name)
+        except Exception:
+            log.exception("%s is left to the sweep", attempt.job_name)
         raise
 
 
