@@ -1,4 +1,8 @@
-"""The packs' report over all stacks equals the list of acknowledgements, in both directions."""
+"""The packs' report over all stacks equals the list of acknowledgements, in both directions.
+
+``everything`` holds the application's stacks and every other way to use the constructs: NAT, an
+index of packages, each capacity, several instances, parts that exist.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,6 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from cdk_nag import AwsSolutionsChecks, NagPack
 
-from app import build
 from cdk_blackwell.compliance.acknowledgements import ACKNOWLEDGEMENTS
 from cdk_blackwell.compliance.nag import (
     NagFinding,
@@ -25,13 +28,7 @@ from cdk_blackwell.compliance.nag import (
 from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.infrastructure.training_role import TrainingRole
-
-IMAGE = {"image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/own:1", "packages_in_image": "true"}
-
-
-def everything(folder: Path) -> App:
-    """Foundation and all tiers, not yet synthesised."""
-    return build(App(context=IMAGE, outdir=str(folder)))
+from tests.compliance.everything import application, everything
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +97,7 @@ def test_no_wildcard_of_a_finding_is_left_to_chance() -> None:
 
 @pytest.mark.parametrize("first", ["packs", "acknowledgements"])
 def test_an_app_with_all_packs_synthesises(tmp_path: Path, first: str) -> None:
-    app = everything(tmp_path)
+    app = application(tmp_path)
     steps: list[Callable[[], object]] = [
         lambda: Validations.of(app).add_plugins(*packs(app)),
         lambda: acknowledge_findings(app),
@@ -112,7 +109,7 @@ def test_an_app_with_all_packs_synthesises(tmp_path: Path, first: str) -> None:
 
 
 def test_without_acknowledgements_it_does_not(tmp_path: Path) -> None:
-    app = everything(tmp_path)
+    app = application(tmp_path)
     pack: NagPack = AwsSolutionsChecks(app)
     Validations.of(app).add_plugins(pack)
     with pytest.raises(RuntimeError, match="AwsSolutions-IAM5"):

@@ -9,6 +9,7 @@ import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk.assertions import Template
@@ -89,9 +90,33 @@ def test_interfaces_are_made_in_the_jobs_own_subnet_and_group_only(stack: Stack)
 def test_initial_weights_are_readable_below_their_prefix_only(stack: Stack) -> None:
     weights = S3Prefix(bucket=s3.Bucket.from_bucket_name(stack, "Weights", "weights"), prefix="l/3")
     make(stack, initial_weights=weights)
-    found = of(stack, "s3:GetObject*")
-    assert "weights/l/3/*" in str(found["Resource"])
+    assert "weights/l/3/*" in str(of(stack, "ReadWeights")["Resource"])
+    assert of(stack, "ReadWeights")["Action"] == "s3:GetObject"
+    assert of(stack, "ListWeights")["Condition"] == {"StringLike": {"s3:prefix": "l/3/*"}}
     assert weights.uri == "s3://weights/l/3/"
+
+
+def test_the_key_of_initial_weights_only_decrypts(stack: Stack) -> None:
+    key = kms.Key.from_key_arn(
+        stack, "WeightsKey", "arn:aws:kms:us-west-2:123456789012:key/weights"
+    )
+    bucket = s3.Bucket.from_bucket_attributes(
+        stack, "Weights", bucket_name="weights", encryption_key=key
+    )
+    make(stack, initial_weights=S3Prefix(bucket=bucket))
+    of_the_key = [s["Action"] for s in statements(stack) if s["Resource"] == key.key_arn]
+    assert of_the_key == ["kms:Decrypt"]
+
+
+def test_no_action_of_the_role_is_a_wildcard(stack: Stack) -> None:
+    key = kms.Key.from_key_arn(stack, "SomeKey", "arn:aws:kms:us-west-2:123456789012:key/some")
+    bucket = s3.Bucket.from_bucket_attributes(
+        stack, "Weights", bucket_name="weights", encryption_key=key
+    )
+    secret = secretsmanager.Secret.from_secret_name_v2(stack, "Token", "hf-token")
+    make(stack, initial_weights=S3Prefix(bucket=bucket), secrets=[secret], output_key=key)
+    for statement in statements(stack):
+        assert "*" not in "".join(_list(statement["Action"]))
 
 
 def test_a_secret_is_readable_and_nothing_else_of_secrets_manager(stack: Stack) -> None:

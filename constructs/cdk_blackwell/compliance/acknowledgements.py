@@ -48,6 +48,11 @@ _LOGS: Final = (
     "have to admit the Logs service, which cannot be done for an imported key. {}"
 )
 
+_OWN_MEMBERS: Final = (
+    "The rule admits members of this very group, no address. EFA traffic is not IP and matches "
+    "only a rule for all protocols that names the group itself."
+)
+
 ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
     # --- TrainingRole ----------------------------------------------------------------------------
     Acknowledged(
@@ -83,6 +88,14 @@ ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
         finding="Resource::arn:{}:s3:::{}/{}/runs/*",
         reason="Objects of this job's own prefix only: checkpoints, progress and exports, whose "
         "keys hold run ids and steps that only training knows.",
+    ),
+    Acknowledged(
+        construct="TrainingRole",
+        path="Policy/Resource",
+        rules=_IAM5,
+        finding="Resource::arn:{}:s3:::{}/{}/*",
+        reason="Only with initial_weights: the objects below the one prefix that is given, to be "
+        "read and nothing else; their names are not known at synth.",
     ),
     Acknowledged(
         construct="TrainingRole",
@@ -180,8 +193,24 @@ ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
         construct="JobSecurityGroup",
         path="EfaIngress",
         rules=_packs("EC2RestrictedCommonPorts", *_ALL),
-        reason="The rule admits members of this very group, no address. EFA traffic is not IP and "
-        "matches only a rule for all protocols that names the group itself.",
+        reason=_OWN_MEMBERS,
+    ),
+    *(
+        Acknowledged(
+            construct="JobSecurityGroup",
+            path=f"{side}IngressEfa",
+            rules=_packs("EC2RestrictedCommonPorts", *_ALL),
+            reason=f"Only with a file system of efa=True. The rule admits the group of {peer}, no "
+            "address; Lustre over EFA matches only a rule for all protocols.",
+        )
+        for side, peer in (("Lustre", "the file servers"), ("FileSystem", "this job's instances"))
+    ),
+    Acknowledged(
+        construct="SelfRules",
+        path="EfaIngress",
+        rules=_packs("EC2RestrictedCommonPorts", *_ALL),
+        reason=f"{_OWN_MEMBERS} Without it a job on several instances hangs; a group that must not "
+        "be changed is given with security_group_rules_exist=True.",
     ),
     # --- TrainingNetwork -------------------------------------------------------------------------
     Acknowledged(
@@ -205,6 +234,22 @@ ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
         path="FlowLogRole/DefaultPolicy/Resource",
         rules=_packs("IAMNoInlinePolicy", *_ALL),
         reason=_INLINE,
+    ),
+    Acknowledged(
+        construct="TrainingNetwork",
+        path="PublicRoute",
+        rules=_packs("VPCNoUnrestrictedRouteToIGW", *_ALL),
+        reason="Only with nat=True. The route belongs to a subnet of 16 addresses that holds the "
+        "NAT gateway and nothing else; jobs, endpoints and file systems lie in the private subnet, "
+        "which nobody can reach from outside.",
+    ),
+    # --- SharedFileSystem ------------------------------------------------------------------------
+    Acknowledged(
+        construct="SharedFileSystem",
+        path="ServerIngressEfa",
+        rules=_packs("EC2RestrictedCommonPorts", *_ALL),
+        reason="Only with efa=True. The rule admits the file servers' own group, no address; FSx "
+        "refuses to make a file system with EFA without it.",
     ),
     # --- Buckets ---------------------------------------------------------------------------------
     Acknowledged(

@@ -16,6 +16,10 @@ from cdk_blackwell.infrastructure.peer_rules import (
 )
 
 
+class SelfRules(Construct):
+    """Holds the rules for EFA of a group that exists, for all jobs that use it."""
+
+
 class JobSecurityGroup(Construct):
     """One group per job, so that a delete can wait for exactly this job's interfaces.
 
@@ -89,8 +93,8 @@ class JobSecurityGroup(Construct):
         found = _self_rules(group)
         ids: dict[Side, str] = {"job": group.security_group_id}
         stack, name = Stack.of(group), _efa_rules_id(group)
-        holder = stack.node.try_find_child(name) or Construct(stack, name)
-        assert isinstance(holder, Construct)
+        holder = stack.node.try_find_child(name) or SelfRules(stack, name)
+        assert isinstance(holder, SelfRules)
         return [found.get(rule.direction) or rule.add(holder, ids) for rule in EFA_RULES]
 
     def _complete_lustre(

@@ -143,6 +143,28 @@ IMAGE_GRANTS: Final = (
     ),
 )
 
+WEIGHTS_GRANTS: Final = (
+    Grant(
+        sid="ListWeights",
+        actions=("s3:ListBucket",),
+        resources=("{weights_bucket}",),
+        conditions={"StringLike": {"s3:prefix": "{weights_prefix}*"}},
+        why="fill the channel of initial weights",
+    ),
+    Grant(
+        sid="LocateWeights",
+        actions=("s3:GetBucketLocation",),
+        resources=("{weights_bucket}",),
+        why="SageMaker asks for the bucket's region before it mounts a channel",
+    ),
+    Grant(
+        sid="ReadWeights",
+        actions=("s3:GetObject",),
+        resources=("{weights_bucket}/{weights_prefix}*",),
+        why="the initial weights, and nothing beside them",
+    ),
+)
+
 
 class TrainingRole(Construct):
     """SageMaker execution role of one job, or an existing role with what the job needs.
@@ -193,6 +215,10 @@ class TrainingRole(Construct):
             "repository": image.repository_arn or "",
         }
         grants = BASE_GRANTS + (IMAGE_GRANTS if image.repository_arn else ())
+        if initial_weights is not None:
+            names["weights_bucket"] = initial_weights.bucket.bucket_arn
+            names["weights_prefix"] = initial_weights.prefix
+            grants += WEIGHTS_GRANTS
         own = [_statement(grant, names) for grant in grants]
         for sid, actions, keys in (
             ("StorageKey", STORAGE_KEY_ACTIONS, encryption_keys),
@@ -206,8 +232,8 @@ class TrainingRole(Construct):
         self.policy: iam.Policy = iam.Policy(self, "Policy", statements=[*own, *statements])
         # By the role's own method, which an immutable role answers by doing nothing.
         self.role.attach_inline_policy(self.policy)
-        if initial_weights is not None:
-            initial_weights.bucket.grant_read(self.policy, f"{initial_weights.prefix}*")
+        if initial_weights is not None and initial_weights.bucket.encryption_key is not None:
+            initial_weights.bucket.encryption_key.grant_decrypt(self.policy)
         for secret in secrets:
             secret.grant_read(self.policy)
 
