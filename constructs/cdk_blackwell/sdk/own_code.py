@@ -19,14 +19,14 @@ from cdk_blackwell.sdk.sessions import role_as_it_is
 
 if TYPE_CHECKING:
     from sagemaker.core.helper.session_helper import Session
-    from sagemaker.train import ModelTrainer
-    from sagemaker.train.configs import (
+    from sagemaker.core.training.configs import (
         Compute,
         InputData,
         Networking,
         OutputDataConfig,
         StoppingCondition,
     )
+    from sagemaker.train import ModelTrainer
 
 FOLDER: Final = "_own-code"
 """Beside the runs, which is all that the job's role may write; no run_id begins like this."""
@@ -56,7 +56,7 @@ class OwnCode:
     @property
     def compute(self) -> Compute:
         """Instances, training plan, warm pool and spot as the stack has them."""
-        from sagemaker.train.configs import Compute
+        from sagemaker.core.training.configs import Compute
 
         request = self.definition.request
         spot = request.get("EnableManagedSpotTraining")
@@ -65,7 +65,7 @@ class OwnCode:
     @property
     def networking(self) -> Networking:
         """The job's subnet and security group, without which EFA and FSx do not work."""
-        from sagemaker.train.configs import Networking
+        from sagemaker.core.training.configs import Networking
 
         request = self.definition.request
         return Networking(
@@ -79,7 +79,7 @@ class OwnCode:
     def input_data(self) -> list[InputData]:
         """The dataset on FSx for Lustre, and initial weights and own channels where there are."""
         from sagemaker.core.shapes import FileSystemDataSource, S3DataSource
-        from sagemaker.train.configs import InputData
+        from sagemaker.core.training.configs import InputData
 
         kinds = {"FileSystemDataSource": FileSystemDataSource, "S3DataSource": S3DataSource}
         return [
@@ -95,14 +95,14 @@ class OwnCode:
     @property
     def stopping_condition(self) -> StoppingCondition:
         """Longest run time and wait of one attempt, as the stack has them."""
-        from sagemaker.train.configs import StoppingCondition
+        from sagemaker.core.training.configs import StoppingCondition
 
         return StoppingCondition(**_snake(self.definition.request["StoppingCondition"]))
 
     @property
     def output_data_config(self) -> OutputDataConfig:
         """Uncompressed results beside the job's runs, encrypted as they are."""
-        from sagemaker.train.configs import OutputDataConfig
+        from sagemaker.core.training.configs import OutputDataConfig
 
         output = self.definition.request["OutputDataConfig"]
         bucket = self.definition.checkpoint_bucket
