@@ -46,10 +46,12 @@ from tests.lifecycle.fakes import (
 )
 from tests.lifecycle.memory import MemoryDynamoDB, MemoryS3
 from tests.lifecycle.scenery import (
+    ANSWER_WITHIN,
     BODY,
     CEILING,
     DELAY,
     DEPTH,
+    FUNCTION_SECONDS,
     PERIODS,
     PRICE,
     RETRIES,
