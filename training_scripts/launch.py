@@ -15,10 +15,26 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cdk_blackwell.planning.contracts import ENV_PACKAGE_INDEX, Failure, Tier
+from cdk_blackwell.planning.contracts import (
+    ENV_PACKAGE_INDEX,
+    ENV_TRIAL,
+    ENV_TRIAL_CANDIDATE,
+    RUN_FILE,
+    TRIAL_MAXIMUM_SECONDS,
+    Failure,
+    Tier,
+)
 from cdk_blackwell.planning.metrics import LINE_EVENT, LINE_KEY
+from cdk_blackwell.planning.run_spec import RunSpec
+from cdk_blackwell.planning.trial import TrialCandidate
+from cdk_blackwell.planning.trial_candidates import (
+    as_trial_spec,
+    measured_steps,
+    trial_candidates,
+)
 from trainer.container import Container
 from trainer.errors import classify, describe
 from trainer.launching.cluster import (
@@ -35,6 +51,7 @@ from trainer.launching.outcome import judge, lost_others_only
 from trainer.launching.shared_failure import SharedFailure
 from trainer.launching.supervisor import Launcher
 from trainer.launching.torchrun import RENDEZVOUS_PORT, rank_environment, torchrun_command
+from trainer.launching.trial import make_report, read_candidate, write_report
 from trainer.launching.wheels import install_missing_wheels
 
 CODE = Path(__file__).resolve().parent
@@ -69,21 +86,51 @@ def launch(
     except LaunchError as error:
         return Failure(kind=error.kind, message=str(error))
     announce("launching", hosts=len(cluster.hosts), ranks_per_host=ranks, gpus_per_host=gpus)
+    hosts = Hosts(cluster=cluster, ranks=ranks, gpus=gpus, port=port, tcp=fabric.tcp)
+    if environment.get(ENV_TRIAL) == "1":
+        return run_trial(spec, container, environment, launcher, hosts)
     others = share_failures(container, cluster, since=began)
+    return run_ranks(spec, environment, launcher, hosts, others=others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """What torchrun is told of this host and the others."""
+
+    cluster: Cluster
+    ranks: int
+    """Of this host."""
+    gpus: int
+    port: int
+    tcp: bool
+
+
+def run_ranks(
+    spec: RunSpec,
+    environment: Mapping[str, str],
+    launcher: Launcher,
+    hosts: Hosts,
+    *,
+    others: SharedFailure | None,
+    limit_seconds: float | None = None,
+) -> Failure | None:
+    """One torchrun from start to end; None when it ended as it should."""
+    cluster, ranks = hosts.cluster, hosts.ranks
     script = CODE / ENTRY_SCRIPTS[spec.tier]
     status = launcher.run(
-        torchrun_command(spec, cluster=cluster, ranks=ranks, script=script, port=port),
+        torchrun_command(spec, cluster=cluster, ranks=ranks, script=script, port=hosts.port),
         rank_environment(
             environment,
             cluster=cluster,
             ranks=ranks,
-            gpus=gpus,
+            gpus=hosts.gpus,
             states=launcher.states,
-            tcp=fabric.tcp,
+            tcp=hosts.tcp,
         ),
         ranks=ranks,
         hang_seconds=spec.limits.hang_seconds,
         others=others,
+        limit_seconds=limit_seconds,
     )
     states = launcher.newest_states()
     failure = launcher.failure or judge(
@@ -95,6 +142,59 @@ def launch(
         return wait_for_cause(others) or failure
     others.tell(failure, now=time.time())
     return failure
+
+
+def run_trial(
+    spec: RunSpec,
+    container: Container,
+    environment: Mapping[str, str],
+    launcher: Launcher,
+    hosts: Hosts,
+) -> Failure | None:
+    """Each candidate by a torchrun of its own; what becomes of it stands in the report alone."""
+    candidates = trial_candidates(spec)
+    steps = measured_steps(spec, len(candidates))
+    tried: list[TrialCandidate] = []
+    states = launcher.states
+    for index, (layout, recipe) in enumerate(candidates):
+        folder = states / f"candidate-{index}"
+        folder.mkdir()
+        short = as_trial_spec(spec, layout, recipe, run_id=f"trial-{index}", steps=steps)
+        (folder / RUN_FILE).write_text(short.to_json(), encoding="utf-8")
+        (folder / "states").mkdir()
+        launcher.begin_anew(folder / "states")
+        announce("trial_candidate", index=index, of=len(candidates), steps=steps)
+        since = time.time()
+        # Another file and port for each: what an earlier candidate left there is no concern.
+        others = share_failures(replace(container, attempt=index + 1), hosts.cluster, since=since)
+        failure = run_ranks(
+            short,
+            {**environment, ENV_TRIAL_CANDIDATE: str(folder)},
+            launcher,
+            replace(hosts, port=hosts.port + index),
+            others=others,
+            limit_seconds=TRIAL_MAXIMUM_SECONDS / len(candidates),
+        )
+        if launcher.stop_requested:
+            break  # what was tried before stands in the report
+        tried.append(
+            read_candidate(
+                folder,
+                layout,
+                recipe,
+                failure,
+                ranks=layout.gpus,
+                vocabulary=spec.model.vocab_size,
+                hung=launcher.failure is not None and launcher.failure.kind == "infrastructure",
+            )
+        )
+        if not hosts.cluster.is_master:
+            continue  # rank 0, which measures, is on the first host
+        report = make_report(spec, tried, planned=len(candidates))
+        write_report(report, container, announce)
+        announce("trial_report", winner=report.winner, reason=report.reason)
+    # A trial in which nothing worked has still done its task: the report says so.
+    return None
 
 
 def read_port(environment: Mapping[str, str]) -> int:

@@ -14,6 +14,7 @@ from cdk_blackwell.planning.contracts import (
     ENV_CHECKPOINT_DIR,
     ENV_ROOT,
     ENV_RUN_S3,
+    ENV_TRIAL_CANDIDATE,
     RUN_FILE,
     rebase_container_path,
 )
@@ -33,6 +34,8 @@ class Container:
     """AWS Region of the job."""
     restarts: int = 0
     """How often torchrun has started this rank again within the attempt."""
+    candidate: Path | None = None
+    """Folder of the trial's candidate that these ranks are; None in a run that trains."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Container:
@@ -41,10 +44,15 @@ class Container:
         checkpoints = environment.get(ENV_CHECKPOINT_DIR, CONTAINER_CHECKPOINTS)
         attempt = environment.get(ENV_ATTEMPT, "1")
         restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+        folder = environment.get(ENV_TRIAL_CANDIDATE)
+        candidate = Path(folder) if folder else None
+        kept = rebase_container_path(checkpoints, root)
         return cls(
             root=root,
-            checkpoints=rebase_container_path(checkpoints, root),
-            run_uri=environment.get(ENV_RUN_S3) or None,
+            # Nothing of a candidate may be taken for the run's: neither checkpoints nor progress.
+            checkpoints=candidate / "checkpoints" if candidate else kept,
+            run_uri=None if candidate else environment.get(ENV_RUN_S3) or None,
+            candidate=candidate,
             attempt=int(attempt) if attempt.isdecimal() else 1,
             restarts=int(restarts) if restarts.isdecimal() else 0,
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
@@ -67,7 +75,7 @@ class Container:
     @property
     def output_data(self) -> Path:
         """Uploaded at the end."""
-        return self.root / "output" / "data"
+        return (self.candidate or self.root / "output") / "data"
 
     @property
     def model(self) -> Path:
@@ -76,7 +84,7 @@ class Container:
 
     def read_run_spec(self) -> RunSpec:
         """``run.json``; ValueError says what is wrong with it."""
-        path = self.channel(CHANNEL_CONFIG) / RUN_FILE
+        path = (self.candidate or self.channel(CHANNEL_CONFIG)) / RUN_FILE
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:

@@ -87,6 +87,8 @@ class TrainingLoop:
     report: Reporter
     stop: StopFlag
     ranks: RankReporter
+    saves: bool = True
+    """False in a trial, which leaves no checkpoint."""
     loss: float | None = None
     validation_loss: float | None = None
     gradient_norm: Tensor | None = None
@@ -127,7 +129,7 @@ class TrainingLoop:
             self.ranks.advance(step)
             stop, save, writing, seconds = self.world.maximum(
                 self.stop.requested,
-                self.world.is_first and self.checkpointer.interval_passed(),
+                self.saves and self.world.is_first and self.checkpointer.interval_passed(),
                 self.checkpointer.busy and not self.checkpointer.done,
                 time.perf_counter() - began,
             )
@@ -145,7 +147,7 @@ class TrainingLoop:
                 self.predictions.conclude(step)
             if last or step % self.spec.limits.validation_interval_steps == 0:
                 self.validate(step)
-            if last:
+            if last and self.saves:
                 self.save_last(step)
             elif save:
                 self.begin_save(step)
@@ -162,6 +164,8 @@ class TrainingLoop:
         """Stop after ``step`` whole steps, with a checkpoint of them if there is time for one."""
         self.stream.close()
         self.predictions.conclude(step)
+        if not self.saves:
+            return Outcome(step=step, stopped=True)
         self.ranks.enter("saving")
         parts = (self.checkpointer, self.world, self.stop, self.report)
         finished = finish_current(*parts)

@@ -40,6 +40,7 @@ from trainer.sharding import shard, share_sequences
 from trainer.signals import StopFlag
 from trainer.tensor_parallel import split_tensors
 from trainer.tensorboard import open_tensorboard
+from trainer.trial_recorder import TrialRecorder
 
 EXIT_FAILED = 1
 
@@ -93,7 +94,12 @@ def train(
 ) -> Outcome:
     """Everything between joining and leaving the process group."""
     report = Reporter(world)
-    board = open_tensorboard(container.output_data, warn=report.event) if world.is_first else None
+    trial = container.candidate
+    board = None
+    if world.is_first and trial:
+        report.also_to(TrialRecorder(trial).put)
+    elif world.is_first:
+        board = open_tensorboard(container.output_data, warn=report.event)
     if board:
         report.also_to(board.put)
     gpu = watch_gpu(world, report)
@@ -162,6 +168,7 @@ def train(
         report=report,
         stop=stop,
         ranks=ranks,
+        saves=trial is None,
     )
     # Not in a finally clause: a failed rank says so first and then leaves without waiting.
     try:

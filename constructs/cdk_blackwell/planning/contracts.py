@@ -73,6 +73,9 @@ ENV_ALLOW_TCP: Final = "CDKB_ALLOW_TCP"
 ENV_TRIAL: Final = "CDKB_TRIAL"
 """``1``: try candidates for a few steps each and write ``trial.json``, instead of training. The
 controller sets it for its action ``trial``; absent in every other run."""
+ENV_TRIAL_CANDIDATE: Final = "CDKB_TRIAL_CANDIDATE"
+"""Folder of one candidate, from the launcher to its ranks: they read ``run.json`` there instead of
+in channel ``config``, write what they measured there, and save nothing."""
 TRIAL_MAXIMUM_SECONDS: Final = 3600
 """MaxRuntimeInSeconds of a trial (or the job's own, where that is less): so long may all candidates
 take together, with their start. This project's assumption: some six candidates of ten minutes."""

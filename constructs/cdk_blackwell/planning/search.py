@@ -55,18 +55,24 @@ class Ranking:
 def search_layouts(wish: Wish, efficiency: Efficiency | None = None) -> Ranking:
     """Rank the candidates that fit the memory budget by predicted tokens per second."""
     search = _Search(wish=wish, efficiency=efficiency)
-    found: list[Candidate] = []
-    worth = 0.0
-    for bound, branch, chain in search.by_bound():
-        if bound < worth:
-            break
-        for candidate in search.fitting(branch, chain, worth):
-            found.append(candidate)
-            worth = max(worth, candidate.tokens_per_second_per_gpu * (1 - INDISTINGUISHABLE))
+    found = search.within(INDISTINGUISHABLE)
     if found:
         ranked = tuple(search.ranked(found))
         return Ranking(fitting=ranked, closest=ranked[0])
     return Ranking(fitting=(), closest=search.smallest())
+
+
+def near_best(
+    wish: Wish, efficiency: Efficiency | None = None, *, within: float
+) -> tuple[Candidate, ...]:
+    """What fits and is predicted at most the fraction ``within`` slower than the best.
+
+    Fastest first; empty where nothing fits.
+    """
+    found = _Search(wish=wish, efficiency=efficiency).within(within)
+    by_speed = sorted(found, key=lambda one: one.tokens_per_second_per_gpu, reverse=True)
+    least = (1 - within) * by_speed[0].tokens_per_second_per_gpu if by_speed else 0.0
+    return tuple(one for one in by_speed if one.tokens_per_second_per_gpu >= least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +155,18 @@ class _Search:
         return predict_throughput(
             self.wish.model, layout, recipe, self.efficiency
         ).tokens_per_second_per_gpu
+
+    def within(self, slack: float) -> list[Candidate]:
+        """Everything on the edge of what fits that may be within ``slack`` of the best."""
+        found: list[Candidate] = []
+        worth = 0.0
+        for bound, branch, chain in self.by_bound():
+            if bound < worth:
+                break
+            for candidate in self.fitting(branch, chain, worth):
+                found.append(candidate)
+                worth = max(worth, candidate.tokens_per_second_per_gpu * (1 - slack))
+        return found
 
     def by_bound(self) -> list[tuple[float, Layout, tuple[str, ...]]]:
         """Branches and chains with the speed that none of their candidates passes, fastest first.

@@ -14,7 +14,13 @@ from typing import Final
 
 from cdk_blackwell.planning.contracts import Failure
 from trainer.launching.shared_failure import SharedFailure
-from trainer.launching.watch import Verdict, find_hang, find_useless_restart, follow
+from trainer.launching.watch import (
+    Verdict,
+    find_hang,
+    find_useless_restart,
+    follow,
+    out_of_time,
+)
 from trainer.rank_state import STOP_MARKER, RankState, by_start, read_rank_states
 from trainer.signals import STACK_SIGNAL
 
@@ -54,13 +60,16 @@ class Launcher:
         ranks: int,
         hang_seconds: float,
         others: SharedFailure | None = None,
+        limit_seconds: float | None = None,
     ) -> int:
         """Start torchrun and wait; 0 at once when a stop was asked for before the start.
 
-        ``others``: where other hosts tell of their failures.
+        ``others``: where other hosts tell of their failures. ``limit_seconds``: end it as hung when
+        it takes longer altogether; None for no limit.
         """
         if self.stop_requested:
             return 0
+        began = time.monotonic()
         process = self._process = subprocess.Popen(command, env=dict(environment))
         if self.stop_requested:
             process.send_signal(signal.SIGTERM)
@@ -70,9 +79,18 @@ class Launcher:
             if self.stop_requested:
                 continue  # SageMaker's own limit counts from here
             verdict = self._judge(ranks, hang_seconds, others)
+            if verdict is None and limit_seconds and time.monotonic() - began > limit_seconds:
+                verdict = out_of_time(self.newest_states(), limit_seconds=limit_seconds)
             if verdict is not None:
                 self.failure = verdict.failure
                 return self._end(process, verdict)
+
+    def begin_anew(self, states: Path) -> None:
+        """Forget the torchrun that ended; the next one's ranks report to ``states``.
+
+        A stop that was asked for stays asked for.
+        """
+        self.states, self.failure, self._process = states, None, None
 
     def newest_states(self) -> list[RankState]:
         """Accounts of the workers' newest start."""

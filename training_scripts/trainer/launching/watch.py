@@ -54,6 +54,19 @@ def find_hang(start: Sequence[RankState], *, now: float, limit_seconds: float) -
     )
 
 
+def out_of_time(start: Sequence[RankState], *, limit_seconds: float) -> Verdict:
+    """Alive or not, it takes longer than it may."""
+    running = tuple(state for state in start if state.state == "running")
+    return Verdict(
+        failure=Failure(
+            kind="infrastructure",
+            message=f"not done within the {limit_seconds:.0f} s that it may take; the stacks of "
+            "all ranks are in the log",
+        ),
+        dump=running,
+    )
+
+
 def follow(told: Failure, start: Sequence[RankState]) -> Verdict:
     """End for what another host has told.
 
