@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import ModuleType
+
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
-from tests.documentation.apps import begin_page, synthesise_page
-from tests.documentation.commands import check_console
-from tests.documentation.formats import check_json, check_toml, check_yaml
-from tests.documentation.snippets import PythonBlockParser
+# A dependency of the SageMaker SDK (smdebug-rulesconfig) installs a package of this name, which
+# would come before a folder without __init__.py.
+_tests = ModuleType("tests")
+_tests.__path__ = [str(Path(__file__).parent / "tests")]
+sys.modules["tests"] = _tests
+
+from tests.documentation.apps import begin_page, synthesise_page  # noqa: E402
+from tests.documentation.commands import check_console  # noqa: E402
+from tests.documentation.formats import check_json, check_toml, check_yaml  # noqa: E402
+from tests.documentation.snippets import PythonBlockParser  # noqa: E402
 
 pytest_collect_file = Sybil(
     parsers=[

@@ -1,0 +1,123 @@
+"""Two deployed jobs lived with through the real command lines, from the first launch to destroy.
+
+One server and one deployment for all; each test takes the jobs as the one before left them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cdk_blackwell.local.aws import LocalAws
+from tests.local_aws.scripted import CDK, Scripted, eventually
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed"),
+]
+FIRST, SECOND = ("--stack", "First"), ("--stack", "Second")
+ALIVE = {"InProgress", "Stopping"}
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:
+    folder = tmp_path_factory.mktemp("scripted")
+    with LocalAws(state_dir=folder / "aws") as aws:
+        made = Scripted(aws, folder)
+        made.set_up()
+        made.deploy("First", "Second", FIRST_RUN="one", SECOND_RUN="other")
+        yield made
+
+
+def test_a_deploy_launches_two_jobs_side_by_side(scripted: Scripted) -> None:
+    eventually(lambda: scripted.phase("one") == scripted.phase("other") == "Training")
+    assert set(scripted.training_jobs().values()) == {"InProgress"}
+    for where, run_id in ((FIRST, "one"), (SECOND, "other")):
+        (run,) = scripted.json("runs", *where)["runs"]
+        assert (run["run_id"], run["state"], len(run["attempts"])) == (run_id, "running", 1)
+    assert "choose one of" in scripted.cli("runs", status=2)
+
+
+def test_a_run_is_watched_read_and_its_checkpoints_listed_while_it_trains(
+    scripted: Scripted,
+) -> None:
+    eventually(lambda: scripted.json("watch", "one", *FIRST, "--once")["checkpoint_step"] >= 2)
+    frame = scripted.json("watch", "one", *FIRST, "--once")
+    assert (frame["phase"], frame["steps"], frame["ended"]) == ("Training", 1000, False)
+    assert frame["metrics"]["loss"] == pytest.approx(5.0 / frame["step"], rel=1)
+    lines = scripted.cli("logs", "one", *FIRST)
+    assert "run one note=none" in lines
+    assert "run other" not in lines
+    found = eventually(lambda: scripted.json("checkpoints", "list", "one", *FIRST)["checkpoints"])
+    assert found[0]["step"] == 2
+
+
+def test_a_dry_run_shows_request_and_price_and_launches_nothing(scripted: Scripted) -> None:
+    before = scripted.training_jobs()
+    said = scripted.json("start", "two", *FIRST, "--dry-run")
+    assert said["state"] == "dry_run"
+    assert "-two-1" in said["request"]["TrainingJobName"]
+    assert said["cost"]["worst_case_usd"] <= 500
+    assert scripted.training_jobs().keys() == before.keys()
+
+
+def test_changed_code_without_a_changed_run_id_launches_and_stops_nothing(
+    scripted: Scripted,
+) -> None:
+    before = scripted.training_jobs()
+    scripted.deploy("First", FIRST_RUN="one", NOTE="changed")
+    assert scripted.training_jobs() == before
+    assert scripted.phase("one") == "Training"
+
+
+def test_a_changed_run_id_stops_the_old_run_and_starts_a_new_one(scripted: Scripted) -> None:
+    scripted.deploy("First", FIRST_RUN="three", NOTE="changed")
+    eventually(lambda: scripted.status("one") == "Stopped")
+    eventually(lambda: "run three note=changed" in scripted.cli("logs", "three", *FIRST))
+    states = {run["run_id"]: run["state"] for run in scripted.json("runs", *FIRST)["runs"]}
+    assert states == {"one": "stopped", "three": "running"}
+    assert scripted.status("other") == "InProgress"
+
+
+def test_a_rollback_stops_the_new_run_and_relaunches_no_old_one(scripted: Scripted) -> None:
+    said = scripted.deploy_fails("First", FIRST_RUN="four", NOTE="changed", BROKEN="1")
+    assert "AWS::Budgets::Budget" in said
+    eventually(lambda: scripted.status("four") == "Stopped")
+    assert scripted.status("three") == "Stopped"
+    assert len([name for name in scripted.training_jobs() if name.startswith("first-")]) == 3
+
+
+def test_a_stopped_run_saves_first_and_is_not_resumed(scripted: Scripted) -> None:
+    scripted.cli("stop", "other", *SECOND)
+    eventually(lambda: scripted.status("other") == "Stopped")
+    assert [name for name in scripted.training_jobs() if "-other-" in name][-1].endswith("-1")
+    newest = scripted.json("checkpoints", "list", "other", *SECOND)["checkpoints"][-1]
+    assert newest["complete"]
+    assert scripted.json("watch", "other", *SECOND, "--once")["ended"]
+
+
+@pytest.mark.parametrize("phase", ["Starting", "Training", "Stopping", "Completed"])
+def test_a_destroy_in_any_phase_leaves_no_job_and_no_controller(
+    scripted: Scripted, phase: str
+) -> None:
+    run_id = f"in-{phase.lower()}"
+    scripted.deploy("Second")
+    short = ("--set", "train_tokens=2097152") if phase == "Completed" else ()
+    scripted.cli("start", run_id, *SECOND, "--yes", *short)
+    if phase != "Starting":
+        reached = phase if phase == "Completed" else "Training"
+        eventually(lambda: scripted.phase(run_id) == reached)
+    if phase == "Stopping":
+        scripted.cli("stop", run_id, *SECOND)
+    controller = scripted.job_output("Second").controller
+    scripted.destroy("Second")
+    assert scripted.status(run_id) == ("Completed" if phase == "Completed" else "Stopped")
+    functions = scripted.aws.client("lambda").list_functions()["Functions"]
+    assert controller not in [one["FunctionName"] for one in functions]
+    assert "is not deployed" in scripted.cli("runs", *SECOND, status=2)
+
+
+def test_destroying_all_ends_every_job(scripted: Scripted) -> None:
+    scripted.destroy("First")
+    assert not ALIVE & set(scripted.training_jobs().values())
