@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -113,16 +114,20 @@ def _archive(members: tuple[tuple[str, Path, int, int], ...]) -> bytes:
             entry.mtime = 0
             tar.addfile(entry, io.BytesIO(content))
     packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0, compresslevel=9) as stream:
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0, compresslevel=6) as stream:
         stream.write(raw.getvalue())
     return packed.getvalue()
 
 
 def write_bundle(folder: Path, *, wheels: tuple[Path, ...], source: Path | None = None) -> Path:
-    """Write the bundle into ``folder`` and return the archive's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / BUNDLE_FILE
-    path.write_bytes(archive(bundle_members(wheels=wheels, source=source)))
+    """Write the bundle below ``folder`` and return the archive's path.
+
+    Equal bundles have one path, so that the CDK hashes and copies the asset of several jobs once.
+    """
+    content = archive(bundle_members(wheels=wheels, source=source))
+    path = folder / f"bundle-{sha256(content).hexdigest()[:16]}" / BUNDLE_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
     return path
 
 
@@ -132,7 +137,7 @@ def bundle_asset(
     """The bundle as an asset, written into the cloud assembly's own folder."""
     stage = Stage.of(scope)
     assert stage is not None
-    folder = Path(stage.asset_outdir) / "staging" / f"bundle-{scope.node.addr}"
+    folder = Path(stage.asset_outdir) / "staging"
     return s3_assets.Asset(
         scope,
         construct_id,
