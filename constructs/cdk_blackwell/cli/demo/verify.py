@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,11 +49,14 @@ def download_export(aws: LocalAws, *, run: RunLocation, job_name: str, folder: P
 
 def generate(folder: Path) -> str:
     """Load the export with ``transformers``, not with our own code, and continue a prompt."""
+    # transformers imports torchao, which would warn of each CUDA library that a CPU cannot load.
+    os.environ["TORCHAO_FORCE_SKIP_LOADING_SO_FILES"] = "1"
+    logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
+    from transformers.utils.logging import disable_progress_bar
 
-    logging.disable_progress_bar()
+    disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     prompt = tokenizer(PROMPT, return_tensors="pt")
@@ -98,12 +104,16 @@ def _delete_buckets(aws: LocalAws) -> list[str]:
     s3 = aws.client("s3")
     names = [item["Name"] for item in s3.list_buckets()["Buckets"]]
     for bucket in names:
-        pages = s3.get_paginator("list_object_versions")
-        for page in pages.paginate(Bucket=bucket):
-            for item in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]:
-                s3.delete_object(Bucket=bucket, Key=item["Key"], VersionId=item["VersionId"])
+        # The first page again and again: a page's marker means nothing once its key is deleted.
+        while found := _first_versions(s3.list_object_versions(Bucket=bucket)):
+            s3.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})
         s3.delete_bucket(Bucket=bucket)
     return names
+
+
+def _first_versions(page: Mapping[str, Any]) -> list[dict[str, str]]:
+    found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+    return [{"Key": item["Key"], "VersionId": item["VersionId"]} for item in found]
 
 
 _LISTED = (
