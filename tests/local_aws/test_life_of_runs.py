@@ -97,7 +97,7 @@ def test_a_stopped_run_saves_first_and_is_not_resumed(scripted: Scripted) -> Non
     assert scripted.json("watch", "other", *SECOND, "--once")["ended"]
 
 
-@pytest.mark.parametrize("phase", ["Starting", "Training", "Stopping", "Completed"])
+@pytest.mark.parametrize("phase", ["Launched", "Training", "Stopping", "Completed"])
 def test_a_destroy_in_any_phase_leaves_no_job_and_no_controller(
     scripted: Scripted, phase: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_destroy_in_any_phase_leaves_no_job_and_no_controller(
     scripted.deploy("Second")
     short = ("--set", "train_tokens=2097152") if phase == "Completed" else ()
     scripted.cli("start", run_id, *SECOND, "--yes", *short)
-    if phase != "Starting":
+    if phase != "Launched":
         reached = phase if phase == "Completed" else "Training"
         eventually(lambda: scripted.phase(run_id) == reached)
     if phase == "Stopping":
