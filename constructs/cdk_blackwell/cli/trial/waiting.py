@@ -23,7 +23,7 @@ def wait_for_report(
     sleep: Callable[[], None],
     say: Callable[[str], None],
 ) -> TrialReport:
-    """The report, once it is written.
+    """The report, once complete; of a trial that ended before, or at the last look, what there is.
 
     :param looks: how often to look at most. None: until the run ends.
     :raises CheckFailedError: the run ended without a report, or the report is damaged.
@@ -37,7 +37,8 @@ def wait_for_report(
             report = patient(lambda: read_report(aws, job, run_id))
         except ValueError as error:
             raise CheckFailedError(f"the report of trial {run_id!r} is damaged: {error}") from error
-        if report is not None:
+        # It grows with every candidate; a trial that was cut off has told what it tried.
+        if report is not None and (report.is_complete or run.state != "running" or look == looks):
             return report
         if run.state != "running":
             reason = run.message or run.newest.reason or "no reason is recorded"
