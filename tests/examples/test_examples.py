@@ -142,3 +142,21 @@ def test_every_region_pulls_its_own_image(templates: Callable[[str], Templates])
     assert set(found) == {"Train-us-west-2", "Train-us-east-1"}
     for region in ("us-west-2", "us-east-1"):
         assert f".dkr.ecr.{region}." in json.dumps(runs({"it": found[f"Train-{region}"]}))
+
+
+def test_a_schedule_starts_runs_and_failures_reach_own_code(
+    templates: Callable[[str], Templates],
+) -> None:
+    found = templates("scheduled_runs")
+    rules = [
+        resource["Properties"]
+        for template in found.values()
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Events::Rule"
+    ]
+    (weekly,) = [r for r in rules if r.get("ScheduleExpression") == "cron(0 2 ? * SUN *)"]
+    assert weekly["Targets"][0]["InputTransformer"]["InputTemplate"] == (
+        '{"schedule":"weekly","time":<time>,"id":<id>}'
+    )
+    (failed,) = [r for r in rules if r.get("EventPattern", {}).get("source") == ["cdk-blackwell"]]
+    assert failed["EventPattern"]["detail"]["what"] == ["failed", "could not be launched"]

@@ -20,6 +20,20 @@ def test_with_the_same_run_id_only_records_the_definition(world: World) -> None:
     assert '"hourly_price_usd": 200.0' in world.owner().definition
 
 
+@pytest.mark.parametrize("event", ["training", "ended"])
+def test_another_bundle_alone_launches_nothing(world: World, event: str) -> None:
+    """What a deploy after an edit of a training script sends: the asset's hash and no more."""
+    world.cloudformation("Create", run_id="a")
+    if event == "ended":
+        world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))
+    job = definition()
+    edited = replace(job, bundle=replace(job.bundle, key="0" * 64 + ".gz"))
+    answer = world.cloudformation("Update", run_id="a", old_run_id="a", job=edited)
+    assert answer["Status"] == "SUCCESS"
+    assert world.sagemaker.created == [world.name("a")]
+    assert (world.sagemaker.alive() == []) is (event == "ended")
+
+
 def test_never_relaunches_a_run_that_ended(world: World) -> None:
     world.cloudformation("Create", run_id="a")
     world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))

@@ -14,7 +14,8 @@ from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
 from cdk_blackwell.infrastructure.dashboard import run_metric
-from cdk_blackwell.lifecycle.run_controller import state_change_rule
+from cdk_blackwell.lifecycle.handler.happenings import Happening
+from cdk_blackwell.lifecycle.run_controller import run_event_rule, state_change_rule
 from cdk_blackwell.planning.contracts import Tier, check_job_prefix
 from cdk_blackwell.planning.metrics import METRICS, RUN_METRICS
 
@@ -123,6 +124,22 @@ class JobUse(Construct):
         """
         return state_change_rule(
             self, construct_id, job=self.job_name, target=target, statuses=statuses
+        )
+
+    def on_run_event(
+        self,
+        construct_id: str,
+        *,
+        target: events.IRuleTarget | None = None,
+        happenings: Sequence[Happening] | None = None,
+    ) -> events.Rule:
+        """Rule on what the controller tells of this job's runs: why, spent, where to look.
+
+        :param target: what to call. Default: none yet; add one to the returned rule.
+        :param happenings: for example ``["failed", "resubmitted"]``. Default: all.
+        """
+        return run_event_rule(
+            self, construct_id, job=self.job_name, target=target, happenings=happenings
         )
 
 

@@ -30,12 +30,14 @@ from cdk_blackwell.lifecycle.handler.definition import (
     TABLE_PARTITION_KEY,
     TABLE_SORT_KEY,
 )
+from cdk_blackwell.lifecycle.handler.happenings import DETAIL_TYPES, EVENT_SOURCE, Happening
 from cdk_blackwell.lifecycle.handler.permissions import (
     FUNCTION_MEMORY_MIB,
     FUNCTION_TIMEOUT_SECONDS,
     PERMISSIONS,
     Permission,
 )
+from cdk_blackwell.lifecycle.handler.schedule import KEY_ID, KEY_NAME, KEY_TIME, check_name
 
 RECONCILE_MINUTES: Final = 5
 """Job events are best effort; what they miss is found this often."""
@@ -245,6 +247,42 @@ class RunController(Construct):
             scope, construct_id, job=self._job, target=target, statuses=statuses
         )
 
+    def add_schedule(
+        self, construct_id: str, *, name: str, schedule: events.Schedule, enabled: bool = True
+    ) -> events.Rule:
+        """Start a run of the deployed definition again and again, by the clock.
+
+        Its id is the name with date and time, ``nightly-20270115-0200``. While another run of the
+        job is wanted the new one is refused, and people are told. ``max_cost_usd`` is the ceiling
+        of each run; nothing limits their sum.
+
+        :param name: at most 10 letters, digits and single hyphens.
+        :param schedule: when, in UTC.
+        :param enabled: False keeps the rule without its effect.
+        """
+        check_name(name)
+        target = targets.LambdaFunction(
+            self.function,
+            dead_letter_queue=self.dead_letter_queue,
+            # A start that is late by more than this is no longer what was meant.
+            max_event_age=Duration.hours(1),
+            event=events.RuleTargetInput.from_object(
+                {
+                    KEY_NAME: name,
+                    KEY_TIME: events.EventField.time,
+                    KEY_ID: events.EventField.event_id,
+                }
+            ),
+        )
+        return events.Rule(
+            self,
+            construct_id,
+            description=f"Starts runs {name}-<date>-<time> of training job {self._job}",
+            schedule=schedule,
+            enabled=enabled,
+            targets=[target],
+        )
+
     def _staging_folder(self) -> Path:
         stage = Stage.of(self)
         assert stage is not None
@@ -271,6 +309,32 @@ def state_change_rule(
         construct_id,
         description=f"Training job {job}: {', '.join(statuses or ['every status'])}",
         event_pattern=_state_pattern(job, statuses),
+        targets=[target] if target else None,
+    )
+
+
+def run_event_rule(
+    scope: Construct,
+    construct_id: str,
+    *,
+    job: str,
+    target: events.IRuleTarget | None,
+    happenings: Sequence[Happening] | None,
+) -> events.Rule:
+    """Rule on the controller's own events about ``job``; ValueError for an unknown happening."""
+    wanted = list(happenings or DETAIL_TYPES)
+    unknown = [each for each in wanted if each not in DETAIL_TYPES]
+    if unknown:
+        raise ValueError(
+            f"happening {unknown[0]!r} is not known: give some of {', '.join(DETAIL_TYPES)}"
+        )
+    return events.Rule(
+        scope,
+        construct_id,
+        description=f"Runs of training job {job}: {', '.join(happenings or ['whatever happens'])}",
+        event_pattern=events.EventPattern(
+            source=[EVENT_SOURCE], detail={"job": [job], "what": wanted}
+        ),
         targets=[target] if target else None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -10,9 +11,10 @@ from typing import Any, Final
 from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer, JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
 from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
-from cdk_blackwell.lifecycle.handler.messages import unreadable
+from cdk_blackwell.lifecycle.handler.messages import tell_unlaunched, unreadable
 from cdk_blackwell.lifecycle.handler.overrides import override
 from cdk_blackwell.lifecycle.handler.records import Owner
+from cdk_blackwell.lifecycle.handler.schedule import KEY_ID, KEY_NAME, KEY_TIME, run_id_of
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
 from cdk_blackwell.lifecycle.handler.trial import as_trial
@@ -20,6 +22,8 @@ from cdk_blackwell.planning.cost import worst_case_usd
 
 LAUNCHES: Final = ("start", "trial")
 ACTIONS: Final = (*LAUNCHES, "stop", "status")
+log = logging.getLogger(__name__)
+
 KEYS: Final = ("action", "run_id", "overrides", "dry_run")
 
 
@@ -38,6 +42,23 @@ def invoke(services: Services, event: Mapping[str, Any], requester: str) -> dict
             message=str(error),
         )
     return answer.to_dict()
+
+
+def start_scheduled(services: Services, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Start the run that is due by the clock.
+
+    Nobody reads the answer of a rule's invocation, so what is refused is told to people.
+    """
+    run_id = run_id_of(str(event[KEY_NAME]), str(event[KEY_TIME]))
+    request = {"action": "start", "run_id": run_id}
+    answer = invoke(services, request, f"schedule-{event[KEY_ID]}")
+    log.info("scheduled run %s: %s", run_id, answer["message"])
+    if answer["state"] == "refused":
+        owner = _owner_or_none(services)
+        if owner is not None:
+            job = JobDefinition.from_json(owner.definition).job
+            tell_unlaunched(services, job, run_id, str(answer["message"]))
+    return answer
 
 
 def _act(services: Services, event: Mapping[str, Any], requester: str) -> ControllerAnswer:
@@ -90,10 +111,19 @@ def _check(event: Mapping[str, Any]) -> None:
 
 
 def _owner(services: Services) -> Owner:
+    owner = _owner_or_none(services)
+    if owner is None:
+        raise LaunchRefused(
+            "this controller has no job: its stack is not deployed, or being deleted"
+        )
+    return owner
+
+
+def _owner_or_none(services: Services) -> Owner | None:
     for owner in services.store.owners():
         if owner.desired != "deleted" and owner.definition:
             return owner
-    raise LaunchRefused("this controller has no job: its stack is not deployed, or being deleted")
+    return None
 
 
 def _start(

@@ -14,6 +14,7 @@ from cdk_blackwell.lifecycle.handler.cloudformation import HOP, Invocation
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.permissions import FUNCTION_TIMEOUT_SECONDS
 from cdk_blackwell.lifecycle.handler.reconcile import bring_up_to_date, reconcile
+from cdk_blackwell.lifecycle.handler.schedule import KEY_NAME
 from cdk_blackwell.lifecycle.handler.services import Services
 
 EVENT_SOURCE: Final = "aws.sagemaker"
@@ -55,11 +56,13 @@ def route(
         count = reconcile(services, str(event.get("id") or invocation.request_id))
         log.info("reconciled %d attempts", count)
         return None
+    if KEY_NAME in event:
+        return direct.start_scheduled(services, event)
     if "action" in event:
         return direct.invoke(services, event, invocation.request_id)
     raise ValueError(
         f"unknown event with keys {', '.join(sorted(event)) or 'none'}; allowed are CloudFormation "
-        f"events, {EVENT_JOB_STATE!r}, {EVENT_SCHEDULED!r} and "
+        f"events, {EVENT_JOB_STATE!r}, {EVENT_SCHEDULED!r}, a schedule's input and "
         '{"action": "start|trial|stop|status", "run_id": ...}'
     )
 

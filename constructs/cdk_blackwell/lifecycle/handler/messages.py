@@ -9,7 +9,7 @@ from typing import Any
 
 from cdk_blackwell.lifecycle.handler.budget import spent_usd, worst_billed_seconds
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
-from cdk_blackwell.lifecycle.handler.happenings import Happening
+from cdk_blackwell.lifecycle.handler.happenings import DETAIL, Happening
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.lifecycle.handler.services import Services
@@ -59,6 +59,15 @@ def tell(services: Services, attempt: Attempt, what: Happening, text: str) -> bo
     )
     services.notifier.announce(what, detail)
     return took
+
+
+def tell_unlaunched(services: Services, job: str, run_id: str, text: str) -> None:
+    """Tell of a run that never began, where nobody waits for the answer."""
+    what: Happening = "could not be launched"
+    services.notifier.tell(what=what, job=job, run_id=run_id, text=text)
+    known = {"job": job, "run_id": run_id, "what": what, "why": text}
+    unknown = {"attempt": None, "spent_usd": None, "max_cost_usd": None, "last_complete_step": 0}
+    services.notifier.announce(what, {**dict.fromkeys(DETAIL, ""), **unknown, **known})
 
 
 def unreadable(error: ValueError) -> str:
