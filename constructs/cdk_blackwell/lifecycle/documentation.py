@@ -10,6 +10,8 @@ from typing import Final
 from cdk_blackwell.lifecycle.handler.budget import MINIMUM_ATTEMPT_SECONDS
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES, RULES, Rule
 from cdk_blackwell.lifecycle.handler.resume import MAXIMUM_USELESS_ATTEMPTS
+from cdk_blackwell.lifecycle.handler.training_plan import ENDED_BEFORE_SECONDS, STARTING_SECONDS
+from cdk_blackwell.planning.contracts import TRIAL_MAXIMUM_SECONDS
 
 _ACTIONS: Final = {
     "resubmit": "next attempt",
@@ -82,7 +84,14 @@ Whatever the table says, there is no next attempt when
 
 What earlier attempts were billed (`BillableTimeInSeconds`) is taken from `max_cost_usd`, and the
 next attempt's `MaxRuntimeInSeconds` is cut to what the rest pays for at the worst. Under a training
-plan the marginal price is zero and the plan's fee is shown instead.
+plan the marginal price is zero and the plan's fee is shown instead; there the next attempt's run
+time is cut to the plan's: SageMaker ends what runs {ENDED_BEFORE_SECONDS // 60} minutes before the
+plan does, so an attempt stops of itself before that, with time for its start
+({STARTING_SECONDS // 60} minutes) and its upload. A launch that leaves less than
+{MINIMUM_ATTEMPT_SECONDS // 60} minutes of training is refused.
+
+A trial (`cdk-blackwell trial`) is a run of at most {TRIAL_MAXIMUM_SECONDS // 60} minutes in which
+the trainer tries candidates instead of training. Its id is used up like any other.
 """
 
 
