@@ -97,19 +97,21 @@ def test_a_stopped_run_saves_first_and_is_not_resumed(scripted: Scripted) -> Non
     assert scripted.json("watch", "other", *SECOND, "--once")["ended"]
 
 
-@pytest.mark.parametrize("phase", ["Launched", "Training", "Stopping", "Completed"])
-def test_a_destroy_in_any_phase_leaves_no_job_and_no_controller(
+@pytest.mark.parametrize("phase", ["Training", "Stopping", "Completed"])
+def test_a_destroy_in_each_phase_leaves_no_job_and_no_controller(
     scripted: Scripted, phase: str
 ) -> None:
     run_id = f"in-{phase.lower()}"
-    scripted.deploy("Second")
+    # Long enough for the destroy to begin before the job has saved and ended.
+    slowly = {"SAVE_SECONDS": "30"} if phase == "Stopping" else {}
+    scripted.deploy("Second", **slowly)
     short = ("--set", "train_tokens=2097152") if phase == "Completed" else ()
     scripted.cli("start", run_id, *SECOND, "--yes", *short)
-    if phase != "Launched":
-        reached = phase if phase == "Completed" else "Training"
-        eventually(lambda: scripted.phase(run_id) == reached)
+    reached = phase if phase == "Completed" else "Training"
+    eventually(lambda: scripted.phase(run_id) == reached)
     if phase == "Stopping":
         scripted.cli("stop", run_id, *SECOND)
+        assert scripted.phase(run_id) == "Stopping"
     controller = scripted.job_output("Second").controller
     scripted.destroy("Second")
     assert scripted.status(run_id) == ("Completed" if phase == "Completed" else "Stopped")

@@ -1,8 +1,9 @@
 """Two jobs side by side on one foundation, whose containers run ``steps.py`` in seconds.
 
 Everything around the script is the library's own. Set by the environment, as a user would edit
-code: ``FIRST_RUN`` and ``SECOND_RUN`` are the jobs' run_ids, ``NOTE`` changes the first job and
-nothing else, ``BROKEN`` adds a resource that cannot be made, after the first job.
+code: ``FIRST_RUN`` and ``SECOND_RUN`` are the jobs' run_ids, ``NOTE`` and ``SAVE_SECONDS`` change
+the first and the second job's environment, ``BROKEN`` adds a resource that cannot be made, after
+the first job.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ScriptedJob(SmallModelJob):
 
 
 class ScriptedStack(Stack):
-    """One job; ``run_id`` and ``note`` are its only differences between deploys."""
+    """One job; what is given beside the foundation may differ between deploys."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class ScriptedStack(Stack):
         *,
         foundation: FoundationStack,
         run_id: str | None,
-        note: str = "",
+        environment: dict[str, str],
         broken: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -66,11 +67,16 @@ class ScriptedStack(Stack):
             hourly_price_usd=100,
             max_cost_usd=500,
             run_id=run_id,
-            environment={"NOTE": note} if note else None,
+            environment=environment,
             packages_in_image=True,
         )
         if broken:
             CfnResource(self, "Broken", type="AWS::Budgets::Budget").node.add_dependency(job)
+
+
+def edited(name: str) -> dict[str, str]:
+    """A variable of the container's environment, if it is given."""
+    return {name: os.environ[name]} if name in os.environ else {}
 
 
 app = App()
@@ -80,8 +86,14 @@ ScriptedStack(
     "First",
     foundation=shared,
     run_id=os.environ.get("FIRST_RUN"),
-    note=os.environ.get("NOTE", ""),
+    environment=edited("NOTE"),
     broken="BROKEN" in os.environ,
 )
-ScriptedStack(app, "Second", foundation=shared, run_id=os.environ.get("SECOND_RUN"))
+ScriptedStack(
+    app,
+    "Second",
+    foundation=shared,
+    run_id=os.environ.get("SECOND_RUN"),
+    environment=edited("SAVE_SECONDS"),
+)
 app.synth()

@@ -1,6 +1,7 @@
 """What the trainer shows to others, without training: metrics, checkpoints, progress, SIGTERM.
 
-As many steps as ``run.json`` has tokens for, half a second each.
+As many steps as ``run.json`` has tokens for, half a second each; saving at a stop takes
+``SAVE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from cdk_blackwell.planning.records import CompleteMarker, FileRecord, Progress
 
 ROOT = Path(os.environ["CDKB_ROOT"])
 CHECKPOINTS = ROOT / Path(os.environ["CDKB_CHECKPOINT_DIR"]).relative_to("/opt/ml")
-STEPS_BETWEEN_CHECKPOINTS = 2
+FIRST_CHECKPOINT, STEPS_BETWEEN_CHECKPOINTS = 2, 50
 
 stopping = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -61,7 +63,9 @@ print(f"run {run['run_id']} note={os.environ.get('NOTE', 'none')}", flush=True)
 steps = run["train_tokens"] // run["recipe"]["global_batch_tokens"]
 for step in range(1, steps + 1):
     print(json.dumps({"cdk_blackwell": "metrics", "step": step, "loss": 5.0 / step}), flush=True)
-    if stopping.wait(0.5) or step == steps or step % STEPS_BETWEEN_CHECKPOINTS == 0:
+    due = step in (FIRST_CHECKPOINT, steps) or step % STEPS_BETWEEN_CHECKPOINTS == 0
+    if stopping.wait(0.5) or due:
+        time.sleep(float(os.environ.get("SAVE_SECONDS", "0")) if stopping.is_set() else 0)
         save(step, run)
     if stopping.is_set():
         break
