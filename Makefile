@@ -13,6 +13,7 @@ STAMPS := $(VENV)/.stamps
 BENCHMARKS := $(notdir $(basename $(filter-out benchmarks/measure.py,$(wildcard benchmarks/[a-z]*.py))))
 RUN_STAMP := $(STAMPS)/run
 TEST_STAMP := $(STAMPS)/test
+SDK_STAMP := $(STAMPS)/sdk
 NODE_STAMP := $(STAMPS)/node
 WHEELS_STAMP := $(STAMPS)/wheelhouse
 
@@ -47,7 +48,7 @@ test: setup $(TEST_STAMP)  ## Everything fast: style, types, tests
 	@$(say) "pytest" && pytest --cov --cov-report=term
 
 .PHONY: test-all
-test-all: test  ## The slow and strict tests too (run by CI)
+test-all: test $(SDK_STAMP)  ## The slow and strict tests too, with the SageMaker SDK (run by CI)
 	@$(say) "slow tests" && pytest -m slow
 
 .PHONY: docs
@@ -93,6 +94,10 @@ $(RUN_STAMP): requirements.txt pyproject.toml | $(BIN)/python
 
 $(TEST_STAMP): $(RUN_STAMP)
 	@$(say) "Python packages for the tests" && { $(PIP) --editable '.[local,train,data,cli,chart,nag,docs,dev]' | $(live) || $(PIP_FAILED); }
+	@touch $@
+
+$(SDK_STAMP): $(TEST_STAMP)
+	@$(say) "SageMaker SDK (1.2 GB)" && { $(PIP) --editable '.[sdk,notebook]' | $(live) || $(PIP_FAILED); }
 	@touch $@
 
 $(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)
