@@ -43,6 +43,7 @@ def asked(**changes: Any) -> dict[str, Any]:
         "compile": False,
         "seed": 0,
         "batch_growth": [],
+        "bf16_edge_blocks": 0,
         "optimizer": asdict(
             Optimizer(
                 peak_learning_rate=3e-4,
