@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from cdk_blackwell.planning.contracts import SCHEMA_VERSION, TRIAL_FILE
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import Layout, Recipe, plain, read_dataclass
 
 Outcome = Literal["ok", "out_of_memory", "failed", "hung"]
-SO_FAR: Final = " So far "
-"""In the reason of a report that is written while candidates are still to come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +56,8 @@ class TrialReport:
     model: ModelShape
     gpus: int
     """Ranks the trial ran on."""
+    complete: bool
+    """Whether every candidate that was planned has been tried; the report is written after each."""
     candidates: tuple[TrialCandidate, ...]
     winner: int | None
     """Index of the candidate to train with; None when none succeeded."""
@@ -85,11 +85,6 @@ class TrialReport:
                 f"winner is {self.winner}, whose outcome is "
                 f"{self.candidates[self.winner].outcome!r}; only a candidate that ran can win"
             )
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every candidate that was planned has been tried."""
-        return SO_FAR not in self.reason
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""

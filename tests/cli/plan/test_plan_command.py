@@ -289,6 +289,7 @@ def test_a_trial_runs_speed_replaces_the_assumed_one(tmp_path: Path) -> None:
         schema_version=SCHEMA_VERSION,
         model=assumed.model,
         gpus=assumed.gpus,
+        complete=True,
         candidates=(
             TrialCandidate(
                 layout=assumed.layout,

@@ -32,6 +32,7 @@ def keep_trial(outcome: str = "ok", run_id: str = "t", **recipe: Any) -> None:
         "schema_version": 1,
         "model": run["model"],
         "gpus": 8,
+        "complete": True,
         "candidates": [candidate],
         "winner": 0 if ok else None,
         "reason": "the only one",

@@ -108,5 +108,5 @@ def test_a_trial_that_is_cut_off_has_told_what_it_tried(tmp_path: Path) -> None:
     report = make_report(spec, [lost], planned=3)
     assert report.winner is None
     assert "So far 1 of 3 were tried." in report.reason
-    assert not report.is_complete
-    assert make_report(spec, [lost], planned=1).is_complete
+    assert not report.complete
+    assert make_report(spec, [lost], planned=1).complete

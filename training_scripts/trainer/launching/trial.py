@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cdk_blackwell.planning.contracts import SCHEMA_VERSION, TRIAL_FILE, Failure
 from cdk_blackwell.planning.run_spec import Layout, Recipe, RunSpec
-from cdk_blackwell.planning.trial import SO_FAR, Outcome, TrialCandidate, TrialReport
+from cdk_blackwell.planning.trial import Outcome, TrialCandidate, TrialReport
 from trainer.container import Container
 from trainer.trial_recorder import MEASURED_FILE
 
@@ -86,7 +86,8 @@ def make_report(spec: RunSpec, tried: Sequence[TrialCandidate], *, planned: int)
         if candidate.tokens_per_second_per_gpu is not None
     }
     winner = max(speeds, key=lambda index: speeds[index]) if speeds else None
-    so_far = "" if len(tried) == planned else f"{SO_FAR}{len(tried)} of {planned} were tried."
+    complete = len(tried) == planned
+    so_far = "" if complete else f" So far {len(tried)} of {planned} were tried."
     if winner is None:
         outcomes = "; ".join(f"{index}: {c.outcome}: {c.message}" for index, c in enumerate(tried))
         reason = f"No candidate succeeded ({outcomes}).{so_far}"
@@ -102,6 +103,7 @@ def make_report(spec: RunSpec, tried: Sequence[TrialCandidate], *, planned: int)
         schema_version=SCHEMA_VERSION,
         model=spec.model,
         gpus=spec.layout.gpus,
+        complete=complete,
         candidates=tuple(tried),
         winner=winner,
         reason=reason,

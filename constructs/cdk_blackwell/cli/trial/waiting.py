@@ -38,7 +38,7 @@ def wait_for_report(
         except ValueError as error:
             raise CheckFailedError(f"the report of trial {run_id!r} is damaged: {error}") from error
         # It grows with every candidate; a trial that was cut off has told what it tried.
-        if report is not None and (report.is_complete or run.state != "running" or look == looks):
+        if report is not None and (report.complete or run.state != "running" or look == looks):
             return report
         if run.state != "running":
             reason = run.message or run.newest.reason or "no reason is recorded"
