@@ -35,6 +35,7 @@ def job_props(settings: JobSettings) -> dict[str, Any]:
         "run_id": settings.run_id,
         "overrides": _overrides(settings, model),
         "layout": _layout(settings),
+        "measured": settings.measured(),
         "checkpoint_interval": Duration.seconds(settings.checkpoint_interval_seconds),
         "validation_interval_steps": settings.validation_interval_steps,
         "validation_sequences": settings.validation_sequences,

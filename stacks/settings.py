@@ -18,6 +18,7 @@ from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import GradientSync, Precision
 from cdk_blackwell.planning.storage_needs import StorageNeeds, storage_needs
 from cdk_blackwell.planning.tiers import TIERS, tier_for
+from cdk_blackwell.planning.trial import TrialReport
 from stacks.context import SettingsError, read_value, refuse_misspelt
 
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
@@ -66,6 +67,8 @@ class JobSettings:
     """Whether gathered weights are dropped after use. Default: the search decides."""
     gradient_sync: GradientSync | None = None
     """How often gradients are reduced. Default: the search decides."""
+    trial_report: str | None = None
+    """Path of a ``trial.json``, whose winner decides what is left open. Default: no trial."""
 
     checkpoint_interval_seconds: int = 900
     """Seconds between checkpoints."""
@@ -122,6 +125,19 @@ class JobSettings:
                 " nor an existing config.json"
             )
         return ModelShape.from_hugging_face_config(path)
+
+    def measured(self) -> TrialReport | None:
+        """The trial to follow, if any; SettingsError when its file is not a report."""
+        if self.trial_report is None:
+            return None
+        try:
+            return TrialReport.from_json(Path(self.trial_report).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SettingsError(
+                f"context trial_report {self.trial_report!r} cannot be read: {error.strerror}"
+            ) from error
+        except ValueError as error:
+            raise SettingsError(f"context trial_report {self.trial_report!r}: {error}") from error
 
 
 DEFAULTS: Final[Mapping[Tier, Mapping[str, Any]]] = {

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
     from cdk_blackwell.planning.run_spec import Optimizer
     from cdk_blackwell.planning.storage_needs import StorageNeeds, storage_needs
+    from cdk_blackwell.planning.trial import TrialReport
 
 _EXPORTS = {
     "AlarmThresholds": "cdk_blackwell.infrastructure.alarms",
@@ -77,6 +78,7 @@ _EXPORTS = {
     "TrainingNetwork": "cdk_blackwell.infrastructure.network",
     "TrainingRules": "cdk_blackwell.compliance.plugin",
     "TrainingRole": "cdk_blackwell.infrastructure.training_role",
+    "TrialReport": "cdk_blackwell.planning.trial",
     "acknowledge_findings": "cdk_blackwell.compliance.nag",
     "make_plan": "cdk_blackwell.planning.plan",
     "storage_needs": "cdk_blackwell.planning.storage_needs",
@@ -114,6 +116,7 @@ __all__ = [
     "TrainingNetwork",
     "TrainingRole",
     "TrainingRules",
+    "TrialReport",
     "__version__",
     "acknowledge_findings",
     "make_plan",

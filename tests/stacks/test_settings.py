@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.trial import TrialReport
 from stacks.context import SettingsError
+from stacks.job_props import job_props
 from stacks.settings import PREFIXES, JobSettings, Settings
 
 
@@ -103,3 +107,35 @@ def test_the_file_system_is_sized_for_what_lies_on_it() -> None:
 def test_no_key_of_the_application_begins_as_a_tiers() -> None:
     names = [item.name for kind in (Settings, JobSettings) for item in fields(kind)]
     assert not [name for name in names if name.startswith(tuple(PREFIXES.values()))]
+
+
+def test_a_trial_report_is_read_from_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "trial.json"
+    report = TrialReport(
+        schema_version=1,
+        model=ModelShape.preset("llama-3.2-1b"),
+        gpus=8,
+        complete=True,
+        candidates=(),
+        winner=None,
+        reason="nothing was tried",
+    )
+    path.write_text(report.to_json())
+    jobs = Settings.from_context({"small_trial_report": str(path)}).jobs
+    assert job_props(jobs["small"])["measured"] == report
+    assert job_props(jobs["mid"])["measured"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "cannot be read: No such file"), ("{}", "schema_version None"), ("[", "is not JSON")],
+)
+def test_what_is_no_trial_report_is_refused_by_its_key(
+    tmp_path: Path, text: str | None, words: str
+) -> None:
+    path = tmp_path / "trial.json"
+    if text is not None:
+        path.write_text(text)
+    settings = Settings.from_context({"trial_report": str(path)}).jobs["small"]
+    with pytest.raises(SettingsError, match=rf"context trial_report .*{words}"):
+        settings.measured()

@@ -40,6 +40,7 @@ from cdk_blackwell.jobs.checks import (
 from cdk_blackwell.jobs.cost_guard import CostGuard
 from cdk_blackwell.jobs.extension_points import ExtensionPoints
 from cdk_blackwell.jobs.interface import ImportedTrainingJob, ITrainingJob, JobUse
+from cdk_blackwell.jobs.plan_job import plan_job
 from cdk_blackwell.jobs.request import check_definition
 from cdk_blackwell.jobs.request_inputs import request_inputs
 from cdk_blackwell.jobs.run_template import run_template
@@ -56,7 +57,7 @@ from cdk_blackwell.planning.contracts import (
     check_run_id,
 )
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.plan import Plan, make_plan
+from cdk_blackwell.planning.plan import Plan
 from cdk_blackwell.planning.recipes import (
     ANY_LAYOUT,
     NO_OVERRIDES,
@@ -64,6 +65,7 @@ from cdk_blackwell.planning.recipes import (
     RecipeOverrides,
 )
 from cdk_blackwell.planning.run_spec import LossPolicy
+from cdk_blackwell.planning.trial import TrialReport
 
 
 @jsii.implements(ec2.IConnectable)
@@ -103,6 +105,7 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param run_id: change it to launch a new run. Default: define without launching.
     :param overrides: recipe values to replace, one at a time. Default: the tier's recipe.
     :param layout: layout values to fix, one at a time. Default: the search decides.
+    :param measured: a trial of this job, whose winner decides what is left open. Default: none.
     :param checkpoint_interval: time between checkpoints. Default: 15 minutes.
     :param validation_interval_steps: steps between validations. Default: 500.
     :param validation_sequences: held-out sequences per validation. Default: 64.
@@ -163,6 +166,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         run_id: str | None = None,
         overrides: RecipeOverrides | None = None,
         layout: LayoutOverrides | None = None,
+        measured: TrialReport | None = None,
         checkpoint_interval: Duration | None = None,
         validation_interval_steps: int = 500,
         validation_sequences: int = 64,
@@ -199,7 +203,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         self.capacity: Capacity = capacity or Capacity.on_demand()
         self.environment: dict[str, str] = check_environment(environment or {})
         prefix = normalise_prefix("dataset_prefix", dataset_prefix)
-        self.plan: Plan = make_plan(
+        self.plan: Plan = plan_job(
             tier=self.tier,
             model=model,
             sequence_length=sequence_length,
@@ -208,6 +212,7 @@ class TrainingJob(ExtensionPoints, JobUse):
             instance_count=instance_count,
             overrides=self.recipe(overrides or NO_OVERRIDES),
             layout=layout or ANY_LAYOUT,
+            measured=measured,
             hourly_price_usd=hourly_price_usd,
             max_cost_usd=None if self.capacity.kind == "training_plan" else max_cost_usd,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdk_blackwell.planning.following import contradictions
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.predictions import Candidate
 from cdk_blackwell.planning.recipes import TOKENS_PER_PARAMETER
@@ -29,6 +30,8 @@ def list_assumptions(request: Request, wish: Wish, candidate: Candidate) -> tupl
             "layout: what was not given is plain FSDP2's, because shard_gpus and micro_batch_size "
             "describe one run; leave out either and the rest is searched"
         )
+    if request.measured is not None and not contradictions(request):
+        found.append("layout and recipe: those of the trial's winner, which fix what was left open")
     if request.train_tokens is None:
         found.append(
             f"training length {wish.train_tokens:,} tokens: {TOKENS_PER_PARAMETER} per parameter, "
@@ -46,6 +49,12 @@ def list_assumptions(request: Request, wish: Wish, candidate: Candidate) -> tupl
 def list_warnings(request: Request, wish: Wish, candidate: Candidate) -> tuple[str, ...]:
     """What is planned all the same."""
     found = []
+    different = contradictions(request)
+    if different:
+        found.append(
+            "the trial's winner is not followed, only its efficiency is used: "
+            + "; ".join(different)
+        )
     model, batch = wish.model, candidate.recipe.global_batch_tokens
     if wish.sequence_length > model.max_position_embeddings:
         found.append(

@@ -13,6 +13,7 @@ from cdk_blackwell.planning.cost import CostEstimate, estimate_cost
 from cdk_blackwell.planning.decisions import Decision, explain
 from cdk_blackwell.planning.efficiency import Efficiency
 from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
+from cdk_blackwell.planning.following import follow_trial
 from cdk_blackwell.planning.growth import start_safely
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.memory import MemoryEstimate
@@ -153,7 +154,9 @@ def make_plan(
         context or tensor parallelism, weights resharded, gradients reduced per micro-batch).
     :param hourly_price_usd: of one instance. Default: unknown; no cost is shown.
     :param max_cost_usd: refuse a plan predicted to cost more. Default: no ceiling.
-    :param measured: a trial run's report, whose efficiency replaces the published table's.
+    :param measured: a trial run's report, whose efficiency replaces the published table's. What is
+        left open is then its winner's, if that ran what is asked for; otherwise a warning says what
+        differs.
 
     PlanError: a value that no plan can have. DoesNotFitError: memory, the tier or the cost ceiling
     refuses; its ``plan`` is the plan for exactly what was asked, its ``changes`` the ways out.
@@ -173,7 +176,7 @@ def make_plan(
         measured=measured,
     )
     check_request(request)
-    request = request.completed()
+    request = follow_trial(request).completed()
     plan = draft_plan(request)
     reason = refusal(request, plan)
     if reason is None:
