@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from cdk_blackwell.planning.metrics import METRICS
+from cdk_blackwell.planning.run_spec import OptimizerImplementation
 from tests.training_scripts.tiny import tiny_shape, tiny_spec
 from trainer.activation_checkpointing import (
     apply_activation_checkpointing,
@@ -161,3 +163,12 @@ def test_container_paths_move_with_the_root() -> None:
 def test_export_files_hold_at_most_their_size() -> None:
     sizes = {"a": 4, "b": 4, "c": 9, "d": 1}
     assert plan_files(sizes, maximum_file_bytes=8) == [["a", "b"], ["c"], ["d"]]
+
+
+@pytest.mark.parametrize(("implementation", "fused"), [("fused", True), ("foreach", False)])
+def test_the_optimizer_is_the_one_that_the_recipe_names(
+    implementation: OptimizerImplementation, fused: bool
+) -> None:
+    settings = replace(tiny_spec().recipe.optimizer, implementation=implementation)
+    for group in make_optimizer(Decoder(tiny_shape()), settings).param_groups:
+        assert (group["fused"], group["foreach"]) == (fused, not fused)

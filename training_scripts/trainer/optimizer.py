@@ -20,8 +20,18 @@ def learning_rate(step: int, *, total_steps: int, optimizer: Optimizer) -> float
     return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
-def make_optimizer(model: nn.Module, settings: Optimizer) -> torch.optim.AdamW:
-    """Weight decay acts on matrices, never on norms or on the input embedding."""
+def make_optimizer(
+    model: nn.Module, settings: Optimizer, *, one_by_one: bool = False
+) -> torch.optim.AdamW:
+    """Weight decay acts on matrices, never on norms or on the input embedding.
+
+    Fused is one kernel for many parameters; on CPU, too, it spares sharded parameters the way of
+    each small operation through DTensor.
+
+    :param one_by_one: plain operations, parameter by parameter, whatever the settings say. Default:
+        no.
+    """
+    fused = settings.implementation == "fused" and not one_by_one
     named = list(model.named_parameters())
     decayed = [p for name, p in named if p.dim() >= 2 and not name.startswith("embed_tokens")]
     others = [p for name, p in named if p.dim() < 2 or name.startswith("embed_tokens")]
@@ -33,7 +43,8 @@ def make_optimizer(model: nn.Module, settings: Optimizer) -> torch.optim.AdamW:
         lr=settings.peak_learning_rate,
         betas=(settings.beta1, settings.beta2),
         eps=settings.epsilon,
-        fused=named[0][1].is_cuda,
+        fused=fused,
+        foreach=not fused and not one_by_one,
     )
 
 

@@ -170,7 +170,7 @@ def _peak(plan: Plan, *, micro_batches: int, progress: Callable[[str], None]) ->
         with FakeTensorMode(), _meshes_stay_real():
             progress(f"building {plan.model.num_hidden_layers} layers")
             model = _build(plan, meshes)
-            optimizer = make_optimizer(model, plan.recipe.optimizer)
+            optimizer = make_optimizer(model, plan.recipe.optimizer, one_by_one=True)
             tracker = FSDPMemTracker(model, optimizer)
             tracker.track_inputs(())
             with tracker:
