@@ -105,6 +105,14 @@ def test_a_trial_of_the_same_recipe_admits_the_run(deployment: Deployment) -> No
     assert "warning" not in done.stderr
 
 
+def test_a_trial_of_the_size_that_a_growing_run_begins_with_admits_it(
+    deployment: Deployment,
+) -> None:
+    keep_trial(batch_growth=[8])
+    done = deployment.run("start", "a", "--yes", "--require-trial", "--json")
+    assert json.loads(done.stdout)["trial"] == "t"
+
+
 @pytest.mark.parametrize(
     "trial", [{"micro_batch_size": 2}, {"outcome": "out_of_memory"}], ids=["other", "failed"]
 )

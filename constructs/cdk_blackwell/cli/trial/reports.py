@@ -18,6 +18,7 @@ from cdk_blackwell.planning.trial import TrialCandidate, TrialReport
 
 MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
 _DECIDED: Final = ("model_", "recipe_", "layout_")
+_GROWTH: Final = "recipe_batch_growth"
 
 
 def location(job: DeployedJob, run_id: str) -> RunLocation:
@@ -41,9 +42,14 @@ def read_report(aws: Aws, job: DeployedJob, run_id: str) -> TrialReport | None:
 def recipe_hash(hyperparameters: Mapping[str, str]) -> str:
     """Of model, recipe and layout, in a request's flat names: what a trial must share.
 
-    Hexadecimal SHA-256. Length, data and limits of the run are no part of it.
+    Hexadecimal SHA-256. Length, data and limits of the run are no part of it, nor is the growth of
+    the micro-batch: no candidate grows, and a run begins with the size that was tried.
     """
-    decided = {key: value for key, value in hyperparameters.items() if key.startswith(_DECIDED)}
+    decided = {
+        key: value
+        for key, value in hyperparameters.items()
+        if key.startswith(_DECIDED) and key != _GROWTH
+    }
     return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
 
 
