@@ -23,7 +23,6 @@ from cdk_blackwell.planning.contracts import (
     ENV_TRIAL,
     ENV_TRIAL_CANDIDATE,
     RUN_FILE,
-    TRIAL_MAXIMUM_SECONDS,
     Failure,
     Tier,
 )
@@ -51,7 +50,7 @@ from trainer.launching.outcome import judge, lost_others_only
 from trainer.launching.shared_failure import SharedFailure
 from trainer.launching.supervisor import Launcher
 from trainer.launching.torchrun import RENDEZVOUS_PORT, rank_environment, torchrun_command
-from trainer.launching.trial import make_report, read_candidate, write_report
+from trainer.launching.trial import make_report, read_candidate, seconds_for_all, write_report
 from trainer.launching.wheels import install_missing_wheels
 
 CODE = Path(__file__).resolve().parent
@@ -88,7 +87,8 @@ def launch(
     announce("launching", hosts=len(cluster.hosts), ranks_per_host=ranks, gpus_per_host=gpus)
     hosts = Hosts(cluster=cluster, ranks=ranks, gpus=gpus, port=port, tcp=fabric.tcp)
     if environment.get(ENV_TRIAL) == "1":
-        return run_trial(spec, container, environment, launcher, hosts)
+        until = began + seconds_for_all(environment)
+        return run_trial(spec, container, environment, launcher, hosts, until=until)
     others = share_failures(container, cluster, since=began)
     return run_ranks(spec, environment, launcher, hosts, others=others)
 
@@ -150,10 +150,15 @@ def run_trial(
     environment: Mapping[str, str],
     launcher: Launcher,
     hosts: Hosts,
+    *,
+    until: float,
 ) -> Failure | None:
-    """Each candidate by a torchrun of its own; what becomes of it stands in the report alone."""
+    """Each candidate by a torchrun of its own; what becomes of it stands in the report alone.
+
+    ``until``: seconds since the epoch. Those that are still to come share what is left.
+    """
     candidates = trial_candidates(spec)
-    steps = measured_steps(spec, len(candidates))
+    steps = measured_steps(spec, len(candidates), seconds=until - time.time())
     tried: list[TrialCandidate] = []
     states = launcher.states
     for index, (layout, recipe) in enumerate(candidates):
@@ -173,26 +178,25 @@ def run_trial(
             launcher,
             replace(hosts, port=hosts.port + index),
             others=others,
-            limit_seconds=TRIAL_MAXIMUM_SECONDS / len(candidates),
+            limit_seconds=max(1.0, until - time.time()) / (len(candidates) - index),
         )
-        if launcher.stop_requested:
-            break  # what was tried before stands in the report
-        tried.append(
-            read_candidate(
-                folder,
-                layout,
-                recipe,
-                failure,
-                ranks=layout.gpus,
-                vocabulary=spec.model.vocab_size,
-                hung=launcher.failure is not None and launcher.failure.kind == "infrastructure",
+        if not launcher.stop_requested:
+            hung = launcher.failure is not None and launcher.failure.kind == "infrastructure"
+            vocabulary, ranks = spec.model.vocab_size, layout.gpus
+            tried.append(
+                read_candidate(
+                    *(folder, layout, recipe, failure),
+                    ranks=ranks,
+                    vocabulary=vocabulary,
+                    hung=hung,
+                )
             )
-        )
-        if not hosts.cluster.is_master:
-            continue  # rank 0, which measures, is on the first host
-        report = make_report(spec, tried, planned=len(candidates))
-        write_report(report, container, announce)
-        announce("trial_report", winner=report.winner, reason=report.reason)
+        if hosts.cluster.is_master:  # rank 0, which measures, is there
+            report = make_report(spec, tried, planned=len(candidates))
+            write_report(report, container, announce)
+            announce("trial_report", winner=report.winner, reason=report.reason)
+        if launcher.stop_requested:
+            break
     # A trial in which nothing worked has still done its task: the report says so.
     return None
 

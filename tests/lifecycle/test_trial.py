@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cdk_blackwell.lifecycle.handler.trial import as_trial, is_trial
-from cdk_blackwell.planning.contracts import ENV_TRIAL, TRIAL_MAXIMUM_SECONDS
+from cdk_blackwell.planning.contracts import ENV_TRIAL, ENV_TRIAL_SECONDS, TRIAL_MAXIMUM_SECONDS
 from cdk_blackwell.planning.cost import worst_case_usd
 from tests.lifecycle.world import World, definition
 
@@ -47,6 +47,7 @@ def test_a_shorter_limit_of_the_job_stands() -> None:
     short = {**request["StoppingCondition"], "MaxRuntimeInSeconds": 600}
     trial = as_trial(definition(request={**request, "StoppingCondition": short}))
     assert trial.request["StoppingCondition"]["MaxRuntimeInSeconds"] == 600
+    assert trial.request["Environment"][ENV_TRIAL_SECONDS] == "600"
     assert is_trial(trial)
     assert not is_trial(definition())
 

@@ -71,7 +71,7 @@ def test_a_trial_needs_a_candidate(spec: RunSpec) -> None:
 
 
 def test_warm_up_and_measured_steps_are_equally_many(spec: RunSpec) -> None:
-    steps = measured_steps(spec, 5)
+    steps = measured_steps(spec, 5, seconds=3600)
     assert 1 <= steps <= 5
     one = as_trial_spec(spec, spec.layout, spec.recipe, run_id="t-0", steps=steps)
     assert one.train_steps == 2 * steps

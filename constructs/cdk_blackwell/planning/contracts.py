@@ -73,6 +73,9 @@ ENV_ALLOW_TCP: Final = "CDKB_ALLOW_TCP"
 ENV_TRIAL: Final = "CDKB_TRIAL"
 """``1``: try candidates for a few steps each and write ``trial.json``, instead of training. The
 controller sets it for its action ``trial``; absent in every other run."""
+ENV_TRIAL_SECONDS: Final = "CDKB_TRIAL_SECONDS"
+"""The job's MaxRuntimeInSeconds, which the container cannot see; set with ``CDKB_TRIAL``. Left out:
+``TRIAL_MAXIMUM_SECONDS``."""
 ENV_TRIAL_CANDIDATE: Final = "CDKB_TRIAL_CANDIDATE"
 """Folder of one candidate, from the launcher to its ranks: they read ``run.json`` there instead of
 in channel ``config``, write what they measured there, and save nothing."""

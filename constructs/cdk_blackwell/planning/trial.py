@@ -35,7 +35,7 @@ class TrialCandidate:
     loss: float | None
     """Of the last step, nats per token."""
     message: str
-    """What went wrong, empty when nothing did."""
+    """What went wrong, or, of a candidate that ran, what looks odd; empty when nothing does."""
 
     def __post_init__(self) -> None:
         for name in ("tokens_per_second_per_gpu", "mfu", "allocated_gib", "reserved_gib"):

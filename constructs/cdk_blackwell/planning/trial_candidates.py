@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from cdk_blackwell.planning.contracts import TRIAL_MAXIMUM_SECONDS
 from cdk_blackwell.planning.errors import PlanError
 from cdk_blackwell.planning.predictions import Candidate, predict
 from cdk_blackwell.planning.recipes import RecipeOverrides
@@ -62,14 +61,14 @@ def trial_candidates(spec: RunSpec, count: int = DEFAULT_COUNT) -> list[tuple[La
     return [(candidate.layout, candidate.recipe) for candidate in chosen]
 
 
-def measured_steps(spec: RunSpec, candidates: int) -> int:
-    """Steps to measure per candidate, so that all of them end within a trial's time.
+def measured_steps(spec: RunSpec, candidates: int, *, seconds: float) -> int:
+    """Steps to measure per candidate, so that all of them end within ``seconds``.
 
     From the predicted step time on p6-b200, counted twice over for warm-up; at least 1.
     """
     speed = predict(spec.model, spec.layout, spec.recipe).tokens_per_second_per_gpu
     step_seconds = spec.recipe.global_batch_tokens / (speed * spec.layout.gpus)
-    share = TRIAL_MAXIMUM_SECONDS / candidates - START_SECONDS
+    share = seconds / candidates - START_SECONDS
     return max(1, min(MEASURED_STEPS, int(share / (2 * step_seconds))))
 
 

@@ -39,7 +39,8 @@ if kind == "hang":
     time.sleep(600)
 speed = {"slow": 100.0, "fast": 300.0, "wild": 900.0}[kind]
 loss = 99.0 if kind == "wild" else 4.0
-lines = [{"tokens_per_second": 1.0, "loss": 4.1}, {"tokens_per_second": speed, "loss": loss}]
+first = 3.9 if kind == "slow" else 4.1
+lines = [{"tokens_per_second": 1.0, "loss": first}, {"tokens_per_second": speed, "loss": loss}]
 (folder / "measured.json").write_text(json.dumps(lines))
 rank.report("finished")
 """
@@ -54,7 +55,6 @@ def run_trial(
     script.write_text(STAND_IN)
     sizes = [replace(spec.recipe, micro_batch_size=n + 1) for n in range(len(kinds))]
     monkeypatch.setattr(launch, "trial_candidates", lambda _: [(spec.layout, r) for r in sizes])
-    monkeypatch.setattr(launch, "TRIAL_MAXIMUM_SECONDS", seconds * len(kinds))
     monkeypatch.setattr(launch, "install_missing_wheels", lambda *_, **__: [])
 
     def command(short: RunSpec, **_: Any) -> list[str]:
@@ -65,6 +65,7 @@ def run_trial(
     environment = {
         "CDKB_ROOT": str(root),
         "CDKB_TRIAL": "1",
+        "CDKB_TRIAL_SECONDS": str(round(seconds * len(kinds))),
         "PYTHONPATH": ":".join(paths),
     }
     states = root / "states"
@@ -84,7 +85,10 @@ def test_memory_crashes_and_odd_losses_are_outcomes_and_the_fastest_wins(
     assert outcomes == ["ok", "out_of_memory", "failed", "failed", "ok"]
     assert report.candidates[1].message == "no memory for 3 GiB"
     assert "above ln(vocabulary)" in report.candidates[3].message
+    assert report.candidates[0].message == "the loss did not fall: 3.900, then 4.000"
+    assert report.candidates[4].message == ""
     assert report.winner == 4
+    assert report.complete
     assert "3.00 times the plan's own; 3 did not succeed" in report.reason
     assert not (tmp_path / "checkpoints").exists(), "nothing that a run could take for its own"
 
@@ -93,7 +97,7 @@ def test_a_candidate_that_hangs_is_ended_and_the_next_one_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = time.monotonic()
-    report = run_trial(tmp_path, ["hang", "slow"], monkeypatch, seconds=2.0)
+    report = run_trial(tmp_path, ["hang", "slow"], monkeypatch, seconds=6.0)
     assert [candidate.outcome for candidate in report.candidates] == ["hung", "ok"]
     assert report.winner == 1
     assert time.monotonic() - began < 300, "the stand-in would sleep for 600 s"

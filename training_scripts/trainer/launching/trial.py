@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cdk_blackwell.planning.contracts import SCHEMA_VERSION, TRIAL_FILE, Failure
+from cdk_blackwell.planning.contracts import (
+    ENV_TRIAL_SECONDS,
+    SCHEMA_VERSION,
+    TRIAL_FILE,
+    TRIAL_MAXIMUM_SECONDS,
+    Failure,
+)
 from cdk_blackwell.planning.run_spec import Layout, Recipe, RunSpec
 from cdk_blackwell.planning.trial import Outcome, TrialCandidate, TrialReport
 from trainer.container import Container
@@ -21,6 +27,14 @@ from trainer.trial_recorder import MEASURED_FILE
 
 LOSS_MARGIN: Final = 1.0
 """Nats above ln(vocabulary), the loss of guessing, that a sane start may show (assumed)."""
+SHARE_OF_TIME: Final = 0.9
+"""Of the job's time: the rest went before the launcher or is for the report (assumed)."""
+
+
+def seconds_for_all(environment: Mapping[str, str]) -> float:
+    """What all candidates together may take, from the start of the launcher."""
+    text = environment.get(ENV_TRIAL_SECONDS, "")
+    return SHARE_OF_TIME * (int(text) if text.isdecimal() else TRIAL_MAXIMUM_SECONDS)
 
 
 def read_candidate(
@@ -53,6 +67,9 @@ def read_candidate(
         problem = _loss_problem(last.get("loss"), vocabulary)
         if problem:
             outcome, message = "failed", problem
+        elif last["loss"] >= lines[0].get("loss", math.inf):
+            # A few steps prove nothing, so this is told and decides nothing.
+            message = f"the loss did not fall: {lines[0]['loss']:.3f}, then {last['loss']:.3f}"
     speed = last.get("tokens_per_second") if outcome == "ok" else None
     mfu = last.get("mfu")
     loss = last.get("loss")
@@ -88,7 +105,9 @@ def make_report(spec: RunSpec, tried: Sequence[TrialCandidate], *, planned: int)
     winner = max(speeds, key=lambda index: speeds[index]) if speeds else None
     complete = len(tried) == planned
     so_far = "" if complete else f" So far {len(tried)} of {planned} were tried."
-    if winner is None:
+    if not tried:
+        reason = f"No candidate was tried to its end.{so_far}"
+    elif winner is None:
         outcomes = "; ".join(f"{index}: {c.outcome}: {c.message}" for index, c in enumerate(tried))
         reason = f"No candidate succeeded ({outcomes}).{so_far}"
     else:

@@ -15,6 +15,7 @@ from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.planning.contracts import (
     CONTAINER_ARGUMENTS,
     ENV_TRIAL,
+    ENV_TRIAL_SECONDS,
     TRIAL_FILE,
     TRIAL_MAXIMUM_SECONDS,
 )
@@ -35,7 +36,11 @@ def as_trial(definition: JobDefinition) -> JobDefinition:
     limits = request["StoppingCondition"]
     seconds = min(int(limits["MaxRuntimeInSeconds"]), TRIAL_MAXIMUM_SECONDS)
     changes = {
-        "Environment": {**request.get("Environment", {}), ENV_TRIAL: TRIAL},
+        "Environment": {
+            **request.get("Environment", {}),
+            ENV_TRIAL: TRIAL,
+            ENV_TRIAL_SECONDS: str(seconds),
+        },
         "StoppingCondition": {**limits, "MaxRuntimeInSeconds": seconds},
     }
     changed = {**definition.to_dict(), "request": {**request, **changes}, "maximum_attempts": 1}
