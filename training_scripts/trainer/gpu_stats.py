@@ -108,7 +108,7 @@ def watch_gpu(world: World, report: Reporter) -> GpuWatch | None:
     if not world.has_gpu:
         return None
     try:
-        import pynvml  # type: ignore[import-untyped]
+        import pynvml
     except ImportError as error:
         report.event("gpu_watch_off", reason=f"NVML's bindings cannot be imported: {error}")
         return None
