@@ -234,4 +234,8 @@ class Capacity:
 
 
 def _seconds(duration: Duration | None, default: int) -> int:
-    return default if duration is None else int(duration.to_seconds())
+    if duration is None:
+        return default
+    if not isinstance(duration, Duration):
+        raise ValueError(f"{duration!r} is no Duration: give one, such as Duration.hours(12)")
+    return int(duration.to_seconds())

@@ -40,6 +40,7 @@ from cdk_blackwell.jobs.checks import (
 from cdk_blackwell.jobs.cost_guard import CostGuard
 from cdk_blackwell.jobs.extension_points import ExtensionPoints
 from cdk_blackwell.jobs.interface import ImportedTrainingJob, ITrainingJob, JobUse
+from cdk_blackwell.jobs.kinds import check_kinds
 from cdk_blackwell.jobs.plan_job import plan_job
 from cdk_blackwell.jobs.request import check_definition
 from cdk_blackwell.jobs.request_inputs import request_inputs
@@ -187,14 +188,12 @@ class TrainingJob(ExtensionPoints, JobUse):
         job_name: str | None = None,
     ) -> None:
         if not hasattr(type(self), "tier"):
-            raise TypeError(
-                "TrainingJob is not used itself: use SmallModelJob, MidModelJob or "
-                "LargeShardedJob, or a subclass that sets tier"
-            )
+            raise TypeError("TrainingJob is abstract: use a tier's class or one that sets tier")
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
 
         # Everything that can be refused is refused before a resource exists.
+        check_kinds(locals())
         if run_id is not None:
             check_run_id(run_id)
         self.check_model(model)
