@@ -188,7 +188,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         job_name: str | None = None,
     ) -> None:
         if not hasattr(type(self), "tier"):
-            raise TypeError("TrainingJob is abstract: use a tier's class or one that sets tier")
+            raise TypeError("abstract class: use SmallModelJob, MidModelJob or LargeShardedJob")
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
 
