@@ -8,7 +8,6 @@ formula counts the same blocks.
 # ruff: noqa: N803 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -55,9 +54,18 @@ def selective(layer: Callable[[Tensor], Tensor], x_BSE: Tensor) -> Tensor:
         x_BSE,
         use_reentrant=False,
         preserve_rng_state=False,
-        context_fn=functools.partial(create_selective_checkpoint_contexts, SelectivePolicy()),
+        context_fn=selective_contexts,
     )
     return out
+
+
+def selective_contexts() -> Any:
+    """Contexts of one block's forward pass and of its recomputation, with a count of their own.
+
+    A plain function, because torch.compile calls it while tracing: a policy made outside is no
+    constant to it, and the whole block would then run uncompiled, without a word.
+    """
+    return create_selective_checkpoint_contexts(SelectivePolicy())  # type: ignore[no-untyped-call]
 
 
 class SelectivePolicy:

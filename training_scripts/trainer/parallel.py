@@ -34,6 +34,15 @@ class World:
         """Whether ranks compute on NVIDIA GPUs."""
         return self.device.type == "cuda"
 
+    def use_device(self) -> None:
+        """Make this rank's GPU the calling thread's own; nothing on CPU.
+
+        A new thread begins with the first GPU of the host, and a library that asks CUDA for a
+        stream there takes hundreds of MiB of it, for every rank that does so.
+        """
+        if self.has_gpu:
+            torch.cuda.set_device(self.device)
+
     def maximum(self, *values: float) -> list[float]:
         """Element-wise maximum over ranks, by CPU messages: no GPU has to be waited for."""
         tensor = torch.tensor(values, dtype=torch.float64)
@@ -75,6 +84,7 @@ def process_group(environment: Mapping[str, str]) -> Iterator[World]:
     gpu = torch.cuda.is_available()
     if gpu:
         device = torch.device("cuda", int(environment["LOCAL_RANK"]))
+        # Before the group is joined: NCCL takes the thread's GPU for this rank's.
         torch.cuda.set_device(device)
     else:
         device = CPU

@@ -17,6 +17,7 @@ from cdk_blackwell.planning.run_spec import Layout, RunSpec
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.batch_growth import BatchGrowth
 from trainer.checkpoint import Checkpointer
+from trainer.compilation import compile_blocks
 from trainer.completeness import newest_marked_step
 from trainer.container import Container
 from trainer.data import BatchPlan, TrainingStream
@@ -272,9 +273,7 @@ def build_model(spec: RunSpec, meshes: Meshes, world: World) -> Decoder:
     share_sequences(model, meshes.context)
     apply_activation_checkpointing(model, recipe.activation_checkpointing)
     if recipe.compile and world.has_gpu:
-        for block in model.layers:
-            # Shapes change only when the batch grows, which starts compilation anew.
-            block.compile(dynamic=False)
+        compile_blocks(model)
     shard(model, meshes, recipe.precision)
     model.to_empty(device=world.device)
     initialise(model, seed=recipe.seed)

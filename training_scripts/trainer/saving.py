@@ -137,6 +137,7 @@ class Writer:
         finish: Callable[[], None],
     ) -> None:
         try:
+            self._world.use_device()
             value = self._write(staged, folder, marker)
             if self._world.is_first:
                 finish()
