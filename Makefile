@@ -49,7 +49,11 @@ test: setup $(TEST_STAMP)  ## Everything fast: style, types, tests
 
 .PHONY: test-all
 test-all: test $(SDK_STAMP)  ## The slow and strict tests too, with the SageMaker SDK (run by CI)
-	@$(say) "slow tests" && pytest -m slow
+	@$(say) "slow tests" && pytest -m "slow and not long" --durations=15
+
+.PHONY: test-long
+test-long: setup $(TEST_STAMP)  ## What takes many minutes more, before a release
+	@$(say) "long tests" && pytest -m long
 
 .PHONY: docs
 docs: setup $(TEST_STAMP)  ## The documentation site, in build/site

@@ -56,8 +56,12 @@ EVERY_CALL = pytest.mark.parametrize(
         # A few calls always, all of them in the slow tests.
         pytest.param("before", 3, 6, id="before some calls"),
         pytest.param("after", 0, 6, id="after some calls"),
-        pytest.param("before", 0, 1, id="before every call", marks=pytest.mark.slow),
-        pytest.param("after", 0, 1, id="after every call", marks=pytest.mark.slow),
+        pytest.param(
+            "before", 0, 1, id="before every call", marks=[pytest.mark.slow, pytest.mark.long]
+        ),
+        pytest.param(
+            "after", 0, 1, id="after every call", marks=[pytest.mark.slow, pytest.mark.long]
+        ),
     ],
 )
 
@@ -88,6 +92,7 @@ def test_create_makes_one_job_and_gives_one_answer(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_update_never_leaves_two_jobs(new_world: NewWorld, when: When) -> None:
     def prepare(world: World) -> dict[str, object]:
@@ -104,6 +109,7 @@ def test_update_never_leaves_two_jobs(new_world: NewWorld, when: When) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_delete_leaves_no_job(new_world: NewWorld, when: When) -> None:
     def prepare(world: World) -> dict[str, object]:
@@ -136,6 +142,7 @@ def test_a_failed_attempt_is_resubmitted_once(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_event_that_is_never_repeated_is_made_good_by_the_sweep(
     new_world: NewWorld, when: When
@@ -162,6 +169,7 @@ def test_an_event_that_is_never_repeated_is_made_good_by_the_sweep(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_resubmission_that_waits_survives_every_crash(new_world: NewWorld, when: When) -> None:
     index, crashed = 0, True
@@ -191,6 +199,7 @@ def test_a_resubmission_that_waits_survives_every_crash(new_world: NewWorld, whe
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_create_that_dies_for_good_leaves_nothing_once_the_stack_is_deleted(
     new_world: NewWorld, when: When

@@ -133,7 +133,7 @@ def test_a_peak_in_the_optimizer_step_is_the_trackers_not_a_gpus() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp32", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("model", "changes"),
     [
@@ -183,6 +183,7 @@ def test_kept_weights_whole_gradients_and_replicas(model: str, changes: dict[str
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
 @pytest.mark.parametrize("model", ["qwen2.5-0.5b", "qwen3-8b", "olmo-2-7b", "mistral-7b"])
 def test_other_families(model: str, checkpointing: str) -> None:
@@ -235,6 +236,7 @@ def test_8_bits(precision: str, checkpointing: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full", "every:2"])
 def test_a_whole_7b_model_on_8_gpus(checkpointing: str) -> None:
     compare(case("llama-2-7b", layers=32, sequences=1, activation_checkpointing=checkpointing))
