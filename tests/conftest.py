@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 ROOT = Path(__file__).parent.parent
 NODE = Path(sys.executable).parent / "node"
 
@@ -26,3 +28,7 @@ os.environ.update(
 )
 os.environ.pop("AWS_PROFILE", None)
 os.environ.pop("AWS_ENDPOINT_URL", None)
+
+# The same examples every time: a property that fails does so for everybody, and on every run.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
