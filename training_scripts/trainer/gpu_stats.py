@@ -103,7 +103,9 @@ class GpuWatch:
             self._tell("gpu_xid", xid=int(event.eventData))
 
 
-def watch_gpu(world: World, report: Reporter) -> GpuWatch | None:
+def watch_gpu(
+    world: World, report: Reporter, *, interval_seconds: float = INTERVAL_SECONDS
+) -> GpuWatch | None:
     """Begin to watch this rank's GPU; None on CPU and where NVML's bindings are missing."""
     if not world.has_gpu:
         return None
@@ -118,4 +120,5 @@ def watch_gpu(world: World, report: Reporter) -> GpuWatch | None:
         bus_id=f"{place.pci_domain_id:08X}:{place.pci_bus_id:02X}:{place.pci_device_id:02X}.0",
         tell=report.event_of_rank,
         prints_numbers=world.is_first,
+        interval_seconds=interval_seconds,
     )
