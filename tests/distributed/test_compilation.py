@@ -17,7 +17,7 @@ from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.compilation import compile_blocks
 from trainer.model import Decoder, initialise
 from trainer.parallel import World
-from trainer.sharding import set_micro_batch, shard
+from trainer.sharding import set_micro_batch, shard, share_sequences
 
 LAYERS: Final = 10
 """More than the eight versions after which Dynamo gives a function up."""
@@ -25,16 +25,21 @@ GRAPHS: Final = {"none": 1, "selective": 1, "every:2": 2}
 """Kinds of blocks of each mode; every second one is in full."""
 
 
-def steps(world: World, mode: str, *, compiled: bool) -> list[tuple[list[float], int, int]]:
-    """Losses and gradients of each step, with the graphs and breaks so far."""
+Told = list[tuple[list[float], int, int]]
+"""Losses and gradients of each step, with the graphs and breaks so far."""
+
+
+def steps(world: World, mode: str, *, compiled: bool, **layout: Any) -> Told:
+    """Two steps of two micro-batches."""
     from torch._dynamo.utils import counters
 
     torch.compiler.reset()
     counters.clear()
     spec = tiny_spec(shape=tiny_shape(num_hidden_layers=LAYERS))
-    meshes = cpu_meshes(world)
+    meshes = cpu_meshes(world, **layout)
     with torch.device("meta"):
         model = Decoder(spec.model)
+    share_sequences(model, meshes.context)
     apply_activation_checkpointing(model, mode)
     if compiled:
         compile_blocks(model, backend="aot_eager")
@@ -62,11 +67,25 @@ def steps(world: World, mode: str, *, compiled: bool) -> list[tuple[list[float],
 
 @pytest.mark.parametrize("mode", GRAPHS)
 def test_blocks_compile_whole_and_once(mode: str) -> None:
-    def both(world: World) -> list[list[tuple[list[float], int, int]]]:
+    def both(world: World) -> list[Told]:
         return [steps(world, mode, compiled=compiled) for compiled in (False, True)]
 
     (plain, compiled) = fork_ranks(1, both)[0]
     assert [graphs for _, graphs, _ in plain] == [0, 0]
     assert [(graphs, breaks) for _, graphs, breaks in compiled] == [(GRAPHS[mode], 0)] * 2
+    for (expected, *_), (found, *_) in zip(plain, compiled, strict=True):
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_blocks_that_share_sequences_compile_around_their_attention() -> None:
+    """Also inside a checkpoint, where Dynamo would give the block up; then no more per step."""
+    layout = {"shard_gpus": 2, "context_parallel": 2, "ulysses": 2}
+
+    def both(world: World) -> list[Told]:
+        return [steps(world, "full", compiled=compiled, **layout) for compiled in (False, True)]
+
+    (plain, compiled) = fork_ranks(2, both)[0]
+    first, second = (graphs for _, graphs, _ in compiled)
+    assert 2 <= first == second < LAYERS, "the same pieces serve all blocks"
     for (expected, *_), (found, *_) in zip(plain, compiled, strict=True):
         assert found == pytest.approx(expected, rel=1e-4)
