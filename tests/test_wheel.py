@@ -123,8 +123,9 @@ def test_the_wheel_holds_the_bundle_and_no_tests(wheel: Path) -> None:
     assert "cdk_blackwell/_bundle/trainer/run.py" in names
     assert "cdk_blackwell/_bundle/requirements.lock" in names
     assert "cdk_blackwell/py.typed" in names
-    # cdk_blackwell.testing is for the tests of users.
-    ours = [name for name in names if not name.startswith("cdk_blackwell/testing/")]
+    assert "cdk_blackwell/cli/init/template/test_app.py.txt" in names
+    of_users = ("cdk_blackwell/testing/", "cdk_blackwell/cli/init/template/")
+    ours = [name for name in names if not name.startswith(of_users)]
     assert not [name for name in ours if "test" in name or "__pycache__" in name]
 
 
