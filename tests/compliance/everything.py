@@ -17,7 +17,6 @@ from aws_cdk import aws_sns as sns
 from app import build
 from cdk_blackwell import (
     Capacity,
-    CheckpointStore,
     Foundation,
     LargeShardedJob,
     MidModelJob,
@@ -27,6 +26,7 @@ from cdk_blackwell import (
     SmallModelJob,
     TrainingImage,
 )
+from tests.given_parts import given_parts
 from tests.jobs.examples import ACCOUNT, KEY_ARN, LARGE, MID, PLAN, REGION, SMALL, ZONE
 
 IMAGE: Final = {
@@ -104,21 +104,7 @@ def _existing(stack: Stack) -> None:
         repository_name="train",
     )
     parts: dict[str, Any] = {
-        "vpc": ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=[ZONE]),
-        "subnet": ec2.Subnet.from_subnet_attributes(
-            stack, "Subnet", subnet_id="subnet-1", availability_zone=ZONE
-        ),
-        "file_system": SharedFileSystem.from_attributes(
-            file_system_id="fs-0123456789abcdef0",
-            mount_name="abcdefgh",
-            security_group=ec2.SecurityGroup.from_security_group_id(stack, "Files", "sg-files"),
-            availability_zone=ZONE,
-            dataset_bucket=s3.Bucket.from_bucket_name(stack, "Data", "data"),
-        ),
-        "checkpoint_store": CheckpointStore.from_bucket(
-            s3.Bucket.from_bucket_attributes(stack, "Runs", bucket_name="runs", encryption_key=key)
-        ),
-        "encryption_key": key,
+        **given_parts(stack, key=key, zone=ZONE),
         "image": TrainingImage.from_ecr_repository(repository, "sha256:" + "0123456789abcdef" * 4),
         "topic": sns.Topic.from_topic_arn(stack, "Topic", f"arn:aws:sns:{REGION}:{ACCOUNT}:team"),
     }

@@ -25,11 +25,11 @@ from cdk_blackwell import (
     LargeShardedJob,
     PackageIndex,
     S3Prefix,
-    SharedFileSystem,
     SmallModelJob,
     TrainingImage,
 )
 from cdk_blackwell.compliance.service_model import check_training_request
+from tests.given_parts import given_parts
 from tests.jobs.examples import (
     ACCOUNT,
     KEY_ARN,
@@ -56,21 +56,7 @@ def existing(stack: Stack) -> dict[str, Any]:
     """Every part that can be given."""
     key = kms.Key.from_key_arn(stack, "Key", KEY_ARN)
     return {
-        "vpc": ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=[ZONE]),
-        "subnet": ec2.Subnet.from_subnet_attributes(
-            stack, "Subnet", subnet_id="subnet-1", availability_zone=ZONE
-        ),
-        "file_system": SharedFileSystem.from_attributes(
-            file_system_id="fs-0123456789abcdef0",
-            mount_name="abcdefgh",
-            security_group=ec2.SecurityGroup.from_security_group_id(stack, "Files", "sg-files"),
-            availability_zone=ZONE,
-            dataset_bucket=s3.Bucket.from_bucket_name(stack, "Data", "data"),
-        ),
-        "checkpoint_store": CheckpointStore.from_bucket(
-            s3.Bucket.from_bucket_attributes(stack, "Runs", bucket_name="runs", encryption_key=key)
-        ),
-        "encryption_key": key,
+        **given_parts(stack, key=key, zone=ZONE),
         "security_group": ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1"),
         "role": iam.Role.from_role_arn(stack, "Role", f"arn:aws:iam::{ACCOUNT}:role/training"),
         "log_group": logs.LogGroup.from_log_group_name(stack, "Log", "/team/controllers"),

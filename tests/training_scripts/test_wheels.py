@@ -113,7 +113,7 @@ class CodeArtifact:
 
     def get_repository_endpoint(self, **asked: str) -> dict[str, str]:
         assert asked["repository"] == "python"
-        return {"repositoryEndpoint": "https://team.example/pypi/python/"}
+        return {"repositoryEndpoint": "https://team.example/python/"}
 
 
 def test_the_token_of_an_index_never_stands_on_a_command_line(
@@ -121,7 +121,7 @@ def test_the_token_of_an_index_never_stands_on_a_command_line(
 ) -> None:
     monkeypatch.setattr("boto3.client", lambda name: CodeArtifact())
     found = package_index.pip_environment("codeartifact:team:123456789012:python")
-    assert found == {"PIP_INDEX_URL": "https://aws:secret@team.example/pypi/python/simple/"}
+    assert found == {"PIP_INDEX_URL": "https://aws:secret@team.example/python/simple/"}
 
 
 def test_an_unknown_index_is_named() -> None:
