@@ -1,4 +1,4 @@
-"""Every code block of the README and of docs/ is a test (see tests/documentation)."""
+"""The environment of all tests, and every code block of the README and of docs/ as a test."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from sybil.parsers.markdown import CodeBlockParser
 _tests = ModuleType("tests")
 _tests.__path__ = [str(Path(__file__).parent / "tests")]
 sys.modules["tests"] = _tests
+
+import tests.environment  # noqa: E402, F401, I001 - before anything imports aws_cdk
 
 from tests.documentation.apps import begin_page, synthesise_page  # noqa: E402
 from tests.documentation.commands import check_console  # noqa: E402

@@ -18,7 +18,7 @@ from aws_cdk import aws_s3 as s3
 
 from cdk_blackwell import Capacity, CheckpointStore, Foundation, SharedFileSystem
 from cdk_blackwell.compliance.service_model import check_training_request
-from tests.conftest import ROOT
+from tests.environment import ROOT
 from tests.jobs.examples import ACCOUNT, JOBS, KEY_ARN, PLAN, REGION, ZONE, request_of
 
 CAPACITIES: Final = {

@@ -1,4 +1,8 @@
-"""What every test shares: the right Node for jsii, and no way to a real AWS account."""
+"""What every test shares: the right Node for jsii, and no way to a real AWS account.
+
+The first thing that conftest.py imports: jsii starts its Node, with the environment of that
+moment, as soon as anything imports aws_cdk.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from hypothesis import settings
 ROOT = Path(__file__).parent.parent
 NODE = Path(sys.executable).parent / "node"
 
-# Before aws_cdk is imported anywhere: jsii starts its Node at import.
 if NODE.exists():
     os.environ.setdefault("JSII_NODE", str(NODE))
 os.environ.update(
