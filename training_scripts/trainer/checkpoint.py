@@ -17,11 +17,12 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.utils._pytree import tree_map_only
 
-from cdk_blackwell.planning.contracts import COMPLETE_FILE, FailureClass, step_folder
+from cdk_blackwell.planning.contracts import step_folder
 from cdk_blackwell.planning.records import CompleteMarker
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
     find_checkpoint_damage,
+    is_marked,
     prunable,
     read_marker,
     remove_folder,
@@ -67,9 +68,6 @@ class Checkpointer:
         """Newest step on disk that is known to be complete; 0 before the first."""
         self.failures = 0
         """Saves that failed since the last one that did not."""
-        self.failure_kind: FailureClass = "internal"
-        self.failure_reason = ""
-        """Of the last save that failed."""
         self.latest: Saved | None = None
         """The newest save of this attempt."""
         self._spec, self._world, self._warn = spec, world, warn
@@ -144,7 +142,6 @@ class Checkpointer:
             self.latest = self._writer.collect()
         except SaveError as error:
             self.failures += 1
-            self.failure_kind, self.failure_reason = error.kind, str(error)
             self._warn(
                 "checkpoint_failed",
                 step=self._step,
@@ -166,17 +163,23 @@ class Checkpointer:
         return self.latest
 
     def _prune(self) -> None:
-        """A checkpoint that cannot be removed takes room, and nothing else."""
-        self._remove(prunable(step_folders(self.root), keep=self._spec.checkpoint.keep))
+        """Once a checkpoint is complete: keep so many as the run asks for."""
+        self._remove(keep=self._spec.checkpoint.keep, newest_good=self._step)
 
     def _make_room(self) -> None:
-        """Give up what a failed save left, and older checkpoints: the newest complete one stays."""
+        """Give up what a failed save left, and older checkpoints: the last good one stays."""
         failed = self.root / step_folder(self._step)
-        unfinished = [failed] if failed.is_dir() and not (failed / COMPLETE_FILE).exists() else []
-        self._remove([*unfinished, *prunable(step_folders(self.root), keep=1)])
+        self._remove(failed, keep=1, newest_good=self.last_complete_step)
 
-    def _remove(self, folders: list[Path]) -> None:
-        for folder in dict.fromkeys(folders):
+    def _remove(self, *unfinished: Path, keep: int, newest_good: int) -> None:
+        """What cannot be removed, or even listed, takes room and nothing else."""
+        try:
+            left = [path for path in unfinished if path.is_dir() and not is_marked(path)]
+            old = prunable(step_folders(self.root), keep=keep, newest_good=newest_good)
+        except OSError as error:
+            self._warn("checkpoint_not_removed", folder=self.root.name, reason=str(error))
+            return
+        for folder in dict.fromkeys([*left, *old]):
             try:
                 remove_folder(folder)
             except OSError as error:

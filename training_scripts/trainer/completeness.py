@@ -85,22 +85,33 @@ def step_folders(root: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.name, reverse=True)
 
 
+def is_marked(folder: Path) -> bool:
+    """Whether the folder has ``COMPLETE.json``, its files unchecked."""
+    return (folder / COMPLETE_FILE).exists()
+
+
 def newest_marked_step(root: Path) -> int:
     """Step of the newest folder with ``COMPLETE.json``, its files unchecked; 0 without any."""
-    marked = (path.name for path in step_folders(root) if (path / COMPLETE_FILE).exists())
+    marked = (path.name for path in step_folders(root) if is_marked(path))
     return next((step for name in marked if (step := parse_step_folder(name)) is not None), 0)
 
 
-def prunable(folders: Iterable[Path], *, keep: int) -> list[Path]:
+def prunable(folders: Iterable[Path], *, keep: int, newest_good: int | None = None) -> list[Path]:
     """Complete folders beyond the newest ``keep`` (at least one), and incomplete older ones.
 
     ``folders`` come newest first. Anything newer than the newest complete folder stays: it may be
     in the middle of being written. So does, until the next time, one that is being uploaded.
+
+    ``newest_good``: step of the newest checkpoint that is known to be good; marked folders of later
+    steps were skipped for their damage, so they neither count nor go. Default: all marked ones are.
     """
     complete_seen = 0
     out = []
     for folder in folders:
-        if (folder / COMPLETE_FILE).exists():
+        step = parse_step_folder(folder.name)
+        if newest_good is not None and step is not None and step > newest_good:
+            continue
+        if is_marked(folder):
             complete_seen += 1
             if complete_seen > max(1, keep):
                 out.append(folder)

@@ -31,6 +31,7 @@ _BROKEN_PEER: Final = re.compile(
     re.IGNORECASE,
 )
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_NOT_WRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _BROKEN_STORAGE: Final = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ESHUTDOWN)
 
 
@@ -81,6 +82,8 @@ def describe(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.errno in _DISK_FULL:
         return f"no space is left on the disk that holds {error.filename or 'the checkpoints'}"
+    if isinstance(error, OSError) and error.errno in _NOT_WRITABLE and error.filename:
+        return f"{error.filename}: {error.strerror}; let the container's user read and write there"
     text = f"{type(error).__name__}: {error}"
     if classify(error) != "user":
         return text
@@ -103,8 +106,14 @@ def _classify_os_error(error: OSError) -> FailureClass:
         return "out_of_memory"
     if isinstance(error, ConnectionError | TimeoutError) or error.errno in _BROKEN_STORAGE:
         return "infrastructure"
-    known = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError)
-    if error.errno in _DISK_FULL or isinstance(error, (*known, NotADirectoryError)):
+    known = (
+        FileNotFoundError,
+        FileExistsError,
+        PermissionError,
+        IsADirectoryError,
+        NotADirectoryError,
+    )
+    if error.errno in (*_DISK_FULL, *_NOT_WRITABLE) or isinstance(error, known):
         return "user"
     return "internal"
 

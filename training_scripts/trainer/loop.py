@@ -171,7 +171,8 @@ class TrainingLoop:
         finished = finish_current(*parts)
         if finished and self.checkpointer.busy:
             self.settle(step)
-        if finished and step > self.checkpointer.last_complete_step and may_save(*parts):
+        # A save that failed has made room for another try.
+        while finished and step > self.checkpointer.last_complete_step and may_save(*parts):
             self.begin_save(step)
             finished = finish_current(*parts)
             if finished:
@@ -348,20 +349,15 @@ class TrainingLoop:
             self.progress.write(self.state(step))
 
     def save_last(self, step: int) -> None:
-        """Nothing is left to do meanwhile: wait, and fail if the result cannot be kept."""
+        """Nothing is left to do meanwhile: wait, and try again until too many saves have failed."""
         self.ranks.enter("saving")
         if self.checkpointer.busy:
             self.checkpointer.wait()
             self.settle(step)
-        self.begin_save(step)
-        if self.checkpointer.busy:
+        while self.checkpointer.last_complete_step != step:
+            self.begin_save(step)
             self.checkpointer.wait()
             self.settle(step)
-        if self.checkpointer.last_complete_step != step:
-            raise TrainingError(
-                self.checkpointer.failure_kind,
-                f"the last checkpoint could not be written: {self.checkpointer.failure_reason}",
-            )
 
     def state(self, step: int) -> Progress:
         """What the controller is told."""

@@ -37,6 +37,7 @@ from trainer.precision import apply_precision, check_precision
 from trainer.prediction_check import PredictionCheck
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
+from trainer.room import check_room
 from trainer.sharding import shard, share_sequences
 from trainer.signals import StopFlag
 from trainer.tensor_parallel import split_tensors
@@ -111,6 +112,8 @@ def train(
         report.event("layout_adapted", reason=warning)
     check_layout(spec, layout)
     check_precision(spec.recipe.precision, device_capability(world))
+    if trial is None:
+        check_room(container.checkpoints, spec.model, world, warn=report.event)
     plan = plan_batches(spec, layout, report)
     progress = start_progress(spec, container, report) if world.is_first else None
     check_export_package(spec)
