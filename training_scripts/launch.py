@@ -81,7 +81,7 @@ def launch(
         fabric = check_fabric(cluster, gpus=gpus, devices=devices, environment=environment)
         if fabric.warning:
             announce("efa_warning", reason=fabric.warning)
-        wait_for_hosts(cluster)
+        wait_for_hosts(cluster, stop_requested=lambda: launcher.stop_requested)
     except LaunchError as error:
         return Failure(kind=error.kind, message=str(error))
     announce("launching", hosts=len(cluster.hosts), ranks_per_host=ranks, gpus_per_host=gpus)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from trainer.run import run
+from trainer.entry import enter
 
 TIER: Final = "small"
 
 if __name__ == "__main__":
-    raise SystemExit(run(TIER, os.environ))
+    raise SystemExit(enter(TIER, os.environ))

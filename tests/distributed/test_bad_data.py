@@ -27,7 +27,8 @@ from trainer import dataset as dataset_module
 from trainer import run as run_module
 from trainer.launching.outcome import judge
 from trainer.parallel import World
-from trainer.rank_state import read_rank_states
+from trainer.rank_state import RankReporter, read_rank_states
+from trainer.signals import StopFlag
 
 RANKS = 2
 Damage = Callable[[Path], object]
@@ -129,8 +130,15 @@ def test_the_failure_is_of_class_data_and_names_what_is_wrong(
             "RANK": str(world.rank),
             "LOCAL_RANK": str(world.rank),
         }
+        ranks = RankReporter.from_environment(environment)
         with patch.object(run_module, "process_group", joined):
-            return run_module.run("small", environment, leave=lambda status: status)
+            return run_module.run(
+                "small",
+                environment,
+                ranks=ranks,
+                stop=StopFlag(ranks),
+                leave=lambda status: status,
+            )
 
     assert fork_ranks(RANKS, entrypoint) == [1] * RANKS
     failure = judge(1, read_rank_states(states), ranks=RANKS, stop_requested=False)

@@ -67,6 +67,44 @@ def test_a_host_that_is_not_listed_is_an_infrastructure_failure(tmp_path: Path) 
         read_cluster(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            '{"current_host": "algo-1", "hosts": ["algo-1", "algo-2", "algo-1"]}',
+            "lists algo-1 more than once among 3 hosts",
+        ),
+        ('{"current_host": "algo-1", "hosts": "algo-1"}', "hosts is 'algo-1'"),
+        ('{"current_host": "algo-1", "hosts": []}', "'algo-1', which is not among hosts"),
+        ('{"current_host": 1, "hosts": [1]}', "current_host 1"),
+        ('{"hosts": ["algo-1"]}', "KeyError('current_host')"),
+        ('["algo-1"]', "does not tell the hosts of this job"),
+        ('{"current_host": "algo', "does not tell the hosts of this job"),
+    ],
+)
+def test_an_odd_list_of_hosts_is_refused_instead_of_waited_for(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "resourceconfig.json"
+    path.write_text(text)
+    with pytest.raises(LaunchError) as refused:
+        read_cluster(path)
+    assert words in str(refused.value)
+    assert refused.value.kind == "infrastructure"
+
+
+def test_a_stop_ends_the_wait_for_other_hosts() -> None:
+    def resolve(host: str) -> None:
+        raise OSError("unknown")
+
+    asked = iter([False, False, True, True])
+    slept: list[float] = []
+    wait_for_hosts(
+        cluster(2), stop_requested=lambda: next(asked), resolve=resolve, sleep=slept.append
+    )
+    assert len(slept) == 2
+
+
 def test_names_of_other_hosts_are_waited_for() -> None:
     answers = iter([OSError("unknown"), OSError("unknown"), None, None])
     slept: list[float] = []
@@ -220,6 +258,30 @@ def test_a_saved_stop_counts_as_success_although_torchrun_says_one() -> None:
     assert judge(1, states, ranks=3, stop_requested=True) is not None
 
 
+@pytest.mark.parametrize(
+    "states",
+    [
+        [],
+        [state(0, "running")],
+        [state(0, "running", step=40), state(1, "running")],
+        [state(0, "stopped", step=40, phase="saving"), state(1, "running", step=40)],
+    ],
+)
+def test_a_stop_before_the_first_step_has_nothing_to_lose(states: list[RankState]) -> None:
+    """Importing or compiling may outlast the grace; ``step`` is that of the resumed checkpoint."""
+    assert judge(1, states, ranks=2, stop_requested=True) is None
+    assert judge(1, states, ranks=2, stop_requested=False) is not None
+
+
+def test_a_stop_that_kills_a_rank_in_training_has_lost_its_steps() -> None:
+    states = [state(0, "running"), state(1, "running", step=7, phase="training")]
+    failure = judge(1, states, ranks=2, stop_requested=True)
+    assert failure is not None
+    assert (
+        failure.message == "rank 0, 1 was ended while saving after SIGTERM before it could report"
+    )
+
+
 def test_a_killed_rank_is_infrastructure_although_others_failed_over_it() -> None:
     states = [
         state(0, "failed", kind="infrastructure", message="connection closed by peer", step=7),
@@ -311,6 +373,36 @@ os.kill(os.getppid(), signal.SIGTERM)
 time.sleep(30)
 """
     assert run_scripted(scripted, body) == (0, "")
+
+
+def test_only_the_first_of_several_signals_is_passed_on(scripted: Path) -> None:
+    """A second one would break off torchrun's waiting for the ranks' saves."""
+    body = """
+got = []
+signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+for _ in range(3):
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(0.2)
+ranks.report('stopped' if got == [1] else 'failed', message=f'{len(got)} signals')
+sys.exit(1)
+"""
+    assert run_scripted(scripted, body) == (0, "")
+
+
+def test_a_start_that_dies_at_its_imports_is_blamed_itself(scripted: Path) -> None:
+    """Not a rank of the start before, whose account is still there."""
+    body = """
+ranks.report('failed', kind='infrastructure', message='the start before')
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+from trainer.entry import enter
+sys.modules['trainer.run'] = None
+sys.exit(enter('small', os.environ))
+"""
+    status, text = run_scripted(scripted, body)
+    assert status == 1
+    assert text.startswith("CDKB class=user step=-1 rank=0: the training script failed at entry.py")
+    assert "trainer.run" in text
 
 
 def test_a_broken_run_file_is_the_users_and_starts_nothing(

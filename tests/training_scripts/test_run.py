@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
-from cdk_blackwell.planning.contracts import ENV_RANK_STATE_DIR
+from cdk_blackwell.planning.contracts import ENV_RANK_STATE_DIR, Tier
 from tests.training_scripts.tiny import tiny_spec, write_container
 from trainer import run as run_module
+from trainer.entry import EXIT_FAILED
 from trainer.loop import Outcome
-from trainer.rank_state import RankState, read_rank_states
-from trainer.run import EXIT_FAILED, run
+from trainer.rank_state import RankReporter, RankState, read_rank_states
+from trainer.run import run
 from trainer.signals import StopFlag
 
 
@@ -29,7 +31,6 @@ class Rank:
             "CDKB_ROOT": str(write_container(folder / "ml", tiny_spec())),
             ENV_RANK_STATE_DIR: str(self.states),
         }
-        monkeypatch.setattr(StopFlag, "install", lambda self: None)
         monkeypatch.setattr(dist, "init_process_group", lambda *_, **__: self.note("joined"))
         monkeypatch.setattr(dist, "destroy_process_group", lambda: self.note("left the group"))
         monkeypatch.setattr(dist, "get_rank", lambda: 0)
@@ -54,7 +55,12 @@ class Rank:
             return status
 
         self._patch.setattr(run_module, "train", train)
-        return run("small", self.environment, leave=leave)
+        return self.start("small", leave=leave)
+
+    def start(self, tier: Tier, *, leave: Callable[[int], int]) -> int:
+        ranks = RankReporter.from_environment(self.environment)
+        ranks.report("running")
+        return run(tier, self.environment, ranks=ranks, stop=StopFlag(ranks), leave=leave)
 
 
 @pytest.fixture
@@ -91,6 +97,6 @@ def test_a_successful_rank_leaves_the_group_and_then_says_so(
 
 
 def test_another_tiers_run_is_refused(rank: Rank) -> None:
-    assert run("mid", rank.environment, leave=lambda status: status) == EXIT_FAILED
+    assert rank.start("mid", leave=lambda status: status) == EXIT_FAILED
     assert rank.state.message == "run.json is of tier 'small'; this entrypoint trains 'mid'"
     assert not rank.events

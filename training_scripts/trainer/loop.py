@@ -34,7 +34,7 @@ from trainer.prediction_check import PredictionCheck
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
 from trainer.sharding import clip_gradients, reshard, set_micro_batch
-from trainer.signals import StopFlag
+from trainer.signals import StopFlag, agree
 from trainer.stopping import StepDropped, StopCheck, finish_current, may_save
 from trainer.stragglers import StragglerWatch
 from trainer.tensor_parallel import complete_gradients
@@ -106,10 +106,12 @@ class TrainingLoop:
         """Train from ``step`` completed steps to the end."""
         total = self.spec.train_steps
         self.stream = self.open_stream(self.plan, step)
-        self.ranks.advance(step)
+        self.ranks.start_at(step)
         self.predictions.predict(self.plan.micro_batch_size)
         if self.progress:
             self.progress.note(self.state(step))
+        if step < total and agree(self.world.maximum, self.stop.requested)[0]:
+            return self.leave(step)
         if step == 0:
             self.validate(step)
         interval = Interval()

@@ -101,6 +101,11 @@ class RankReporter:
         draft.write_text(json.dumps(asdict(value)))
         draft.replace(self._folder / f"{name}.json")
 
+    def start_at(self, step: int) -> None:
+        """All is loaded; the first step, which may compile for minutes, is still starting."""
+        self.step = step
+        self.report("running")
+
     def advance(self, step: int) -> None:
         """Note the optimizer step reached."""
         self.step = step

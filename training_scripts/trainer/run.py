@@ -22,6 +22,7 @@ from trainer.completeness import newest_marked_step
 from trainer.container import Container
 from trainer.data import BatchPlan, TrainingStream
 from trainer.dataset import check_export_package, open_dataset
+from trainer.entry import EXIT_FAILED
 from trainer.errors import TrainingError, classify, describe, user_error
 from trainer.export import export
 from trainer.gpu_stats import watch_gpu
@@ -44,8 +45,6 @@ from trainer.tensor_parallel import split_tensors
 from trainer.tensorboard import open_tensorboard
 from trainer.trial_recorder import TrialRecorder
 
-EXIT_FAILED = 1
-
 
 def leave_at_once(status: int) -> NoReturn:
     """End the process without any clean-up but that of its output."""
@@ -55,7 +54,12 @@ def leave_at_once(status: int) -> NoReturn:
 
 
 def run(
-    tier: Tier, environment: Mapping[str, str], *, leave: Callable[[int], int] = leave_at_once
+    tier: Tier,
+    environment: Mapping[str, str],
+    *,
+    ranks: RankReporter,
+    stop: StopFlag,
+    leave: Callable[[int], int] = leave_at_once,
 ) -> int:
     """Train as ``run.json`` says; returns the exit status and leaves this rank's account.
 
@@ -63,10 +67,6 @@ def run(
     own clean-up, may wait for ever for ranks that sit in a collective without this one.
     Expected mistakes print one line; anything else prints its traceback too.
     """
-    ranks = RankReporter.from_environment(environment)
-    ranks.report("running")
-    stop = StopFlag(ranks)
-    stop.install()
     try:
         container = Container.from_environment(environment)
         try:

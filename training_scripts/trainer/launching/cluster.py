@@ -71,18 +71,27 @@ class Cluster:
 
 
 def read_cluster(resource_config: Path) -> Cluster:
-    """Read ``resourceconfig.json``."""
+    """Read ``resourceconfig.json``; LaunchError when hosts would wait for one that is not there."""
     try:
         value = json.loads(resource_config.read_text(encoding="utf-8"))
+        names, current = value["hosts"], value["current_host"]
+        interface = value.get("network_interface_name", "eth0")
+        texts = [current, interface, *names] if isinstance(names, list) else []
+        if not texts or not all(isinstance(text, str) and text for text in texts):
+            raise ValueError(f"hosts is {names!r}, current_host {current!r}")
         cluster = Cluster(
-            hosts=tuple(sorted(value["hosts"], key=_natural)),
-            current=value["current_host"],
-            network_interface=value.get("network_interface_name", "eth0"),
+            hosts=tuple(sorted(names, key=_natural)), current=current, network_interface=interface
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LaunchError(
             "infrastructure", f"{resource_config} does not tell the hosts of this job: {error!r}"
         ) from error
+    twice = sorted({host for host in names if names.count(host) > 1})
+    if twice:
+        raise LaunchError(
+            "infrastructure",
+            f"{resource_config} lists {', '.join(twice)} more than once among {len(names)} hosts",
+        )
     if cluster.current not in cluster.hosts:
         raise LaunchError(
             "infrastructure",
@@ -169,16 +178,17 @@ def check_fabric(
 def wait_for_hosts(
     cluster: Cluster,
     *,
+    stop_requested: Callable[[], bool] = lambda: False,
     resolve: Callable[[str], object] = socket.gethostbyname,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until every host's name resolves."""
+    """Wait until every host's name resolves, or a stop is asked for."""
     if not cluster.is_multi_host:
         return
     deadline = clock() + DNS_SECONDS
     for host in cluster.hosts:
-        while True:
+        while not stop_requested():
             try:
                 resolve(host)
                 break

@@ -15,12 +15,15 @@ def judge(
 ) -> Failure | None:
     """The failure to report, or None when training ended as it should.
 
-    torchrun exits with 1 after SIGTERM also when every rank saved and left in good order.
+    torchrun exits with 1 after SIGTERM also when every rank saved and left in good order. Ranks
+    that were stopped before their first step had nothing to save.
     """
     if status == 0:
         return None
     clean = sum(1 for state in states if state.state in CLEAN_ENDS)
-    if stop_requested and clean == ranks:
+    starting = sum(1 for s in states if s.state == "running" and s.phase == "starting")
+    nothing_done = clean + starting == len(states) and (starting > 0 or not states)
+    if stop_requested and (clean == ranks or nothing_done):
         return None
     failed = sorted((s for s in states if s.state == "failed"), key=lambda state: state.time)
     # A lost rank breaks the connections of all others: only another kind of failure is a cause.

@@ -129,6 +129,9 @@ class Launcher:
             return process.wait()
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
+        """Only once: a second signal would break off torchrun's own waiting for the ranks."""
+        if self.stop_requested:
+            return
         self.stop_requested = True
         # The marker first: it tells the ranks that this SIGTERM asks for a save.
         (self.states / STOP_MARKER).touch()
