@@ -79,12 +79,18 @@ def compare(world: World, shape: ModelShape, root: Path) -> dict[str, Any]:
     again, report = AutoModelForCausalLM.from_pretrained(
         exported, dtype=torch.float32, output_loading_info=True
     )
+    reread = Decoder(shape)
+    load_hugging_face_weights(reread, exported)
+    pairs = zip(sharded.parameters(), reread.parameters(), strict=True)
+    reread_equal = [torch.equal(whole(one), other) for one, other in pairs]
     with torch.no_grad():
         logits = theirs(TOKENS).logits
         return {
             "notes": notes,
             "files": len(list(imported.glob("*.safetensors"))),
             "sharded_equals_plain": all(equal),
+            "files_exported": len(list(exported.glob("*.safetensors"))),
+            "reread_by_torchs_reader": all(reread_equal),
             "imported": float((plain.logits(TOKENS) - logits).abs().max()),
             "exported": float((again(TOKENS).logits - logits).abs().max()),
             "unnamed": [list(report[key]) for key in ("missing_keys", "unexpected_keys")],
@@ -120,6 +126,8 @@ def test_nothing_is_lost_between_sharded_models_and_several_files(
         assert rank[family]["notes"] == []
         assert rank[family]["files"] > 1
         assert rank[family]["sharded_equals_plain"]
+        assert rank[family]["files_exported"] > 1
+        assert rank[family]["reread_by_torchs_reader"]
         assert rank[family]["unnamed"] == [[], []]
         assert rank[family]["class"].lower().startswith(family.split("-")[0])
 

@@ -1,6 +1,18 @@
 """Hugging Face export: safetensors, config, tokenizer and generation settings.
 
 From the model in training, or from a checkpoint on a host without a GPU (``export_checkpoint.py``).
+
+Weights are read by torch's ``HuggingFaceStorageReader`` but not written by its
+``HuggingFaceStorageWriter``, which torch 2.13 has. That works on CPU with these names and an index,
+but (measured on CPU):
+
+* One call takes the whole model: 128 GB of host memory on rank 0 for 64B parameters in bf16. Its
+  distributed mode needs all ranks' shards in one folder, and ``/opt/ml/model`` is each host's own.
+  With a call for each file, the index that is left lists the last call's tensors only.
+* It serialises a file in memory before it writes it: 768 MiB more at the peak for a file of 512
+  MiB, for which ``save_file`` needs none.
+* Equal tensors give files of unequal bytes, as the order of its three header entries varies from
+  call to call; exports of one checkpoint are compared by their sums here.
 """
 
 from __future__ import annotations
