@@ -1,7 +1,8 @@
 """Every command line of the documentation is checked against the program it names.
 
-``cdk-blackwell plan`` runs; what needs an account, a deployed stack or minutes is only parsed, by
-the program's own parser: an option that does not exist fails.
+``cdk-blackwell plan`` runs, and the application of a ``cdk`` line is built; what needs an account,
+a deployed stack or minutes is only parsed, by the program's own parser: an option that does not
+exist fails.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Final
 
-import click
 import typer
+from aws_cdk import App
 from sybil import Example
+from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
+from app import build
 from cdk_blackwell.cli.main import app
 from cdk_blackwell.planning.contracts import EXIT_DOES_NOT_FIT, EXIT_DONE
-from stacks.settings import PREFIXES, JobSettings, Settings
 
 ROOT: Final = Path(__file__).parents[2]
 FREE: Final = frozenset({"aws", "cd", "export", "git", "pip", "source", "pytest"})
@@ -39,6 +40,8 @@ def check_console(example: Example) -> None:
         words = shlex.split(line, comments=True)
         while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
             words = words[1:]
+        if ">" in words:
+            words = words[: words.index(">")]
         if not words:
             continue
         program, arguments = words[0], words[1:]
@@ -63,22 +66,22 @@ def _check_own(words: Sequence[str]) -> None:
         code = getattr(done.exception, "exit_code", done.exit_code)
         assert code in (EXIT_DONE, EXIT_DOES_NOT_FIT), (words, done.output)
         return
-    _parse(typer.main.get_command(app), words)
+    _parse(typer.main.get_group(app), words)
 
 
-def _parse(command: click.Command, words: Sequence[str]) -> None:
+def _parse(command: TyperCommand | TyperGroup, words: Sequence[str]) -> None:
     """Parse as the program would, down to the last subcommand, and run nothing."""
     try:
-        context = command.make_context(command.name, list(words), resilient_parsing=False)
-    except click.exceptions.Exit:
+        context = command.make_context(command.name, list(words))
+    except typer.Exit:
         return
-    except click.UsageError as error:
-        raise AssertionError(f"cdk-blackwell {' '.join(words)}: {error.message}") from error
-    if isinstance(command, click.Group):
+    except typer.TyperException as error:
+        raise AssertionError(f"cdk-blackwell {' '.join(words)}: {error}") from error
+    if isinstance(command, TyperGroup):
         rest = [*context._protected_args, *context.args]
         assert rest, words
         found = command.get_command(context, rest[0])
-        assert found, f"cdk-blackwell has no command {rest[0]!r}"
+        assert isinstance(found, TyperCommand | TyperGroup), f"no command {rest[0]!r}"
         _parse(found, rest[1:])
 
 
@@ -89,18 +92,25 @@ def _check_make(words: Sequence[str]) -> None:
 
 
 def _check_cdk(words: Sequence[str]) -> None:
-    """Context keys and stack names of the ready-made application."""
-    own = {field.name for field in fields(Settings)} - {"jobs"}
-    job = {field.name for field in fields(JobSettings)}
-    keys = own | job | {prefix + name for prefix in PREFIXES.values() for name in job}
+    """The ready-made application is made of the context given, and has the stacks named."""
+    context: dict[str, str] = {}
+    named: list[str] = []
     rest = list(words[1:])
     while rest:
         word = rest.pop(0)
         if word in ("-c", "--context"):
-            key = rest.pop(0).split("=")[0]
-            assert key in keys, f"no context key {key!r}"
+            key, _, context[key] = rest.pop(0).partition("=")
         elif not word.startswith("-"):
-            assert word in STACKS, f"no stack {word!r}"
+            named.append(word)
+    if not context:
+        assert set(named) <= STACKS, f"no stack of {named}"
+        return
+    try:
+        application = build(App(context=context))
+    except ValueError as error:
+        raise AssertionError(f"cdk {' '.join(words)}: {error}") from error
+    made = {child.node.id for child in application.node.children}
+    assert set(named) <= made, f"cdk {' '.join(words)}: only {sorted(made)} are made"
 
 
 def _check_python(words: Sequence[str]) -> None:
