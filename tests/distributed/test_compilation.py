@@ -18,6 +18,7 @@ from trainer.compilation import compile_blocks
 from trainer.model import Decoder, initialise
 from trainer.parallel import World
 from trainer.sharding import set_micro_batch, shard, share_sequences
+from trainer.tensor_parallel import split_tensors
 
 LAYERS: Final = 10
 """More than the eight versions after which Dynamo gives a function up."""
@@ -39,6 +40,7 @@ def steps(world: World, mode: str, *, compiled: bool, **layout: Any) -> Told:
     meshes = cpu_meshes(world, **layout)
     with torch.device("meta"):
         model = Decoder(spec.model)
+    split_tensors(model, meshes.tensor)
     share_sequences(model, meshes.context)
     apply_activation_checkpointing(model, mode)
     if compiled:
@@ -65,27 +67,34 @@ def steps(world: World, mode: str, *, compiled: bool, **layout: Any) -> Told:
     return told
 
 
-@pytest.mark.parametrize("mode", GRAPHS)
-def test_blocks_compile_whole_and_once(mode: str) -> None:
-    def both(world: World) -> list[Told]:
-        return [steps(world, mode, compiled=compiled) for compiled in (False, True)]
-
-    (plain, compiled) = fork_ranks(1, both)[0]
-    assert [graphs for _, graphs, _ in plain] == [0, 0]
-    assert [(graphs, breaks) for _, graphs, breaks in compiled] == [(GRAPHS[mode], 0)] * 2
-    for (expected, *_), (found, *_) in zip(plain, compiled, strict=True):
-        assert found == pytest.approx(expected, rel=1e-4)
+LAYOUTS: Final[dict[str, dict[str, int]]] = {
+    "alone": {"shard_gpus": 1},
+    "exchanging heads": {"shard_gpus": 2, "context_parallel": 2, "ulysses": 2},
+    "gathering keys": {"shard_gpus": 2, "context_parallel": 2},
+    "splitting matrices": {"shard_gpus": 1, "tensor_parallel": 2},
+    "gathering and splitting": {"shard_gpus": 2, "context_parallel": 2, "tensor_parallel": 2},
+}
+SLOW: Final = tuple(LAYOUTS)[3:]
 
 
-def test_blocks_that_share_sequences_compile_around_their_attention() -> None:
-    """Also inside a checkpoint, where Dynamo would give the block up; then no more per step."""
-    layout = {"shard_gpus": 2, "context_parallel": 2, "ulysses": 2}
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in LAYOUTS],
+)
+def test_blocks_compile_whole_and_once(layout: str) -> None:
+    """In every mode and layout, as planning takes for granted; with the numbers of plain blocks."""
+    chosen = LAYOUTS[layout]
+    every = GRAPHS if layout == "alone" else {mode: GRAPHS[mode] for mode in ("none", "selective")}
 
-    def both(world: World) -> list[Told]:
-        return [steps(world, "full", compiled=compiled, **layout) for compiled in (False, True)]
+    def both(world: World) -> list[list[Told]]:
+        return [
+            [steps(world, mode, compiled=compiled, **chosen) for compiled in (False, True)]
+            for mode in every
+        ]
 
-    (plain, compiled) = fork_ranks(2, both)[0]
-    first, second = (graphs for _, graphs, _ in compiled)
-    assert 2 <= first == second < LAYERS, "the same pieces serve all blocks"
-    for (expected, *_), (found, *_) in zip(plain, compiled, strict=True):
-        assert found == pytest.approx(expected, rel=1e-4)
+    ranks = chosen["shard_gpus"] * chosen.get("tensor_parallel", 1)
+    for mode, (plain, compiled) in zip(every, fork_ranks(ranks, both)[0], strict=True):
+        assert [graphs for _, graphs, _ in plain] == [0, 0]
+        assert [(graphs, breaks) for _, graphs, breaks in compiled] == [(GRAPHS[mode], 0)] * 2
+        for (expected, *_), (found, *_) in zip(plain, compiled, strict=True):
+            assert found == pytest.approx(expected, rel=1e-6), mode

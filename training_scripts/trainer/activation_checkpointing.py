@@ -20,6 +20,7 @@ from torch.utils.checkpoint import (
 )
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
+from trainer import gathered_attention as _gathered_attention  # noqa: F401 - makes its operator
 from trainer.model import Block, Decoder
 
 _ATTENTION = (
@@ -28,7 +29,10 @@ _ATTENTION = (
     "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_flash_attention_for_cpu",
 )
-ATTENTION_OPERATORS = {getattr(torch.ops.aten, name).default for name in _ATTENTION}
+ATTENTION_OPERATORS = {getattr(torch.ops.aten, name).default for name in _ATTENTION} | {
+    # As compiled blocks have it, whole; run plainly, its parts are of the above.
+    torch.ops.cdk_blackwell.gathered_attention.default
+}
 MATRIX_OPERATORS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
 
 

@@ -17,6 +17,9 @@ from torch import Tensor
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries, keys and values to mixed values, each B, H, S, D."""
 
+HEADS, TOKENS = 1, 2
+"""Dimensions of what attention takes and gives."""
+
 _aten = torch.ops.aten
 
 

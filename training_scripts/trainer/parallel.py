@@ -14,6 +14,7 @@ import torch.distributed as dist
 CPU = torch.device("cpu")
 Value = TypeVar("Value")
 COLLECTIVE_TIMEOUT = timedelta(minutes=20)
+_GROUPS: dict[str, dist.ProcessGroup] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +92,13 @@ def process_group(environment: Mapping[str, str]) -> Iterator[World]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=COLLECTIVE_TIMEOUT)
     yield World(rank=dist.get_rank(), size=dist.get_world_size(), device=device)
     dist.destroy_process_group()
+
+
+def remember_group(group: dist.ProcessGroup) -> None:
+    """Make a group known by its name to operators, which take numbers, texts and tensors only."""
+    _GROUPS[group.group_name] = group
+
+
+def group_named(name: str) -> dist.ProcessGroup:
+    """The group that was remembered last under its ``group_name``."""
+    return _GROUPS[name]

@@ -58,33 +58,34 @@ class BlockActivations(NamedTuple):
             return self.hidden + self.rotary
         if mode == "selective":
             # Block input, attention output and its statistics, and the products q, v, gate, down.
-            # Gathered attention works in two chunks with two partial outputs each.
-            attention = (self.query + self.statistics) * (2 if self.gather > 1 else 1)
+            attention = self.query + self.statistics
+            if self.gather > 1 and not self.compiled:
+                # Plainly run, gathered attention is two chunks with two partial outputs each;
+                # compiled, it is one operator, whose output alone is kept.
+                attention *= 2
+            # Compiled blocks drop the last product where only a sum follows it. It is counted all
+            # the same, since published runs hold more rather than less.
             products = self.query + self.key + self.inner + self.hidden
             return self.hidden + attention + products + self.rotary
-        kept = self.statistics + self.rotary + self.norm_inputs + self.exchanged
-        if self.compiled:
-            # Norm outputs and SwiGLU are computed again from block input, second norm's input,
-            # query, attention output, key, value, gate and up. Normalising outputs, the second
-            # residual sum is computed again too, but from two outputs of products.
-            hidden = 3 if self.post_norm else 2
-            return hidden * self.hidden + 2 * self.query + 2 * self.key + 2 * self.inner + kept
         # Both norms' inputs and outputs (or, of normed outputs, these and what is multiplied);
-        # query and attention output; key and value; gate, up, silu(gate) and its product with up.
+        # query and attention output; key and value; gate, up and its product with silu(gate),
+        # which only plain kernels keep too. Compiled ones could make more of it again, but torch's
+        # partitioner keeps every operand of a matrix product in backward.
         return (
             4 * self.hidden
             + 2 * self.query
             + 2 * self.key
-            + 4 * self.inner
+            + (3 if self.compiled else 4) * self.inner
             + self.norm_scales
-            + kept
+            + self.statistics
+            + self.rotary
+            + self.norm_inputs
+            + self.exchanged
         )
 
     def recomputed(self, mode: str) -> float:
         """Bytes computed again before a block's backward pass."""
         everything = self.saved("none")
-        if self.compiled:
-            everything += 2 * self.hidden + 2 * self.inner
         if mode == "none":
             return everything - self.saved("none")
         if mode == "full":

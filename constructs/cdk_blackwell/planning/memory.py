@@ -2,8 +2,9 @@
 
 Allocated memory is the largest of a handful of moments of a step, each the sum of what is alive
 then (``moments``). The trainer's own model agrees with it on CPU, on fake tensors under PyTorch's
-FSDP memory tracker (``trainer.oracle``); no B200 was used. What compiled blocks keep is derived by
-hand and not verified.
+FSDP memory tracker (``trainer.oracle``); no B200 was used. What compiled blocks keep from forward
+to backward is what torch's partitioner keeps on CPU, byte by byte; what their kernels hold during
+the backward pass is derived by hand and not verified.
 
 With plain operations a peak in the optimizer step is what that tracker counts, which is more than a
 GPU allocates: torch works out the sharding of ``addcdiv_(parameter, moment, denominator)`` on whole
