@@ -12,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from cdk_blackwell import CheckpointStore, SharedFileSystem
 
 
-def given_parts(stack: Stack, *, key: kms.IKey, zone: str) -> dict[str, Any]:
+def given_parts(stack: Stack, *, key: kms.IKey | None, zone: str) -> dict[str, Any]:
     """Arguments of a job for network, file system, checkpoints and key, imported into ``stack``."""
     return {
         "vpc": ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=[zone]),

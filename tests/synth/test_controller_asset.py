@@ -9,8 +9,13 @@ from pathlib import Path
 
 import boto3
 import pytest
+from aws_cdk import App, Environment, Stack
 
-from cdk_blackwell.lifecycle.asset import AWS_DATA_FOLDER, SERVICE_MODEL, stage_controller
+from cdk_blackwell import Foundation, SmallModelJob
+from cdk_blackwell.compliance.service_model import SERVICE_MODEL
+from cdk_blackwell.lifecycle import asset
+from cdk_blackwell.lifecycle.asset import AWS_DATA_FOLDER, stage_controller
+from tests.jobs.examples import REGION, SMALL, ZONE
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -23,11 +28,45 @@ def content(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stage_controller(tmp_path_factory.mktemp("asset") / "controller")
+    return stage_controller(tmp_path_factory.mktemp("asset"))
 
 
-def test_staging_twice_gives_the_same_files(staged: Path, tmp_path: Path) -> None:
-    assert content(stage_controller(tmp_path / "again")) == content(staged)
+def test_staging_twice_gives_the_same_files_and_name(staged: Path, tmp_path: Path) -> None:
+    again = stage_controller(tmp_path / "again")
+    assert content(again) == content(staged)
+    assert again.name == staged.name
+
+
+def test_another_code_has_another_name(
+    staged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = asset.controller_files()
+    changed = tmp_path / "changed.py"
+    changed.write_bytes(files[0][1].read_bytes() + b"# changed")
+    monkeypatch.setattr(asset, "controller_files", lambda: [(files[0][0], changed), *files[1:]])
+    assert stage_controller(tmp_path).name != staged.name
+
+
+def test_what_was_left_half_done_is_not_taken(
+    staged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: Path, target: Path) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(asset, "_copy", fail)
+        with pytest.raises(OSError, match="no room"):
+            stage_controller(tmp_path)
+    assert content(stage_controller(tmp_path)) == content(staged)
+
+
+def test_the_jobs_of_an_app_share_it(tmp_path: Path) -> None:
+    stack = Stack(App(outdir=str(tmp_path)), "Stack", env=Environment(region=REGION))
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE)
+    for name in ("One", "Two"):
+        SmallModelJob(stack, name, foundation=foundation, **SMALL)
+    assert len(list((tmp_path / "staging").glob("controller-*"))) == 1
+    assert len(list((tmp_path / "staging").glob("bundle-*"))) == 1
 
 
 def test_it_carries_sagemakers_model_and_no_byte_code(staged: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
+from cdk_blackwell.infrastructure.kinds import refuse_token
 from cdk_blackwell.planning.hardware import P6_B200
 
 PERIOD_MINUTES: Final = 5
@@ -43,6 +44,7 @@ class AlarmThresholds:
             value = getattr(self, field.name)
             if value is None:
                 continue
+            refuse_token(field.name, value)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(
                     f"{field.name} is {value!r}; give a number above 0, or None for no alarm"

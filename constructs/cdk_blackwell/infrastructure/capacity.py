@@ -8,6 +8,8 @@ from typing import Any, Final, Literal
 
 from aws_cdk import Duration, Token
 
+from cdk_blackwell.infrastructure.kinds import check_kinds, whole_seconds
+
 CapacityKind = Literal["on_demand", "training_plan", "spot"]
 
 PENDING_SECONDS_MINIMUM: Final = 1_800
@@ -58,7 +60,7 @@ class Capacity:
                 f"keep_alive of {self.keep_alive_seconds} s is not allowed: SageMaker takes up to "
                 f"{KEEP_ALIVE_SECONDS_MAXIMUM} s (6 hours; accounts begin with a quota of 1 hour)"
             )
-        if self.plan_fee_usd is not None and not self.plan_fee_usd > 0:
+        if self.plan_fee_usd is not None and not 0 < self.plan_fee_usd < float("inf"):
             raise ValueError(
                 f"fee_usd {self.plan_fee_usd} is not allowed: give what the whole training plan "
                 "costs, more than 0, or leave it out"
@@ -100,8 +102,8 @@ class Capacity:
         """
         return cls(
             kind="on_demand",
-            max_pending_seconds=_seconds(max_pending, _DEFAULT_PENDING),
-            keep_alive_seconds=_seconds(keep_alive, 0),
+            max_pending_seconds=whole_seconds("max_pending", max_pending, _DEFAULT_PENDING),
+            keep_alive_seconds=whole_seconds("keep_alive", keep_alive, 0),
         )
 
     @classmethod
@@ -123,6 +125,9 @@ class Capacity:
         :param availability_zone: the plan's zone; the job's subnet must be of it. Default: not
             checked, since only AWS knows. A plan of two blocks may lie in two zones.
         """
+        check_kinds(
+            Capacity.training_plan, locals(), tokens=("training_plan_arn", "availability_zone")
+        )
         if not Token.is_unresolved(training_plan_arn) and not _PLAN_ARN.fullmatch(
             training_plan_arn
         ):
@@ -133,7 +138,7 @@ class Capacity:
         return cls(
             kind="training_plan",
             training_plan_arn=training_plan_arn,
-            max_pending_seconds=_seconds(max_pending, _DEFAULT_PENDING),
+            max_pending_seconds=whole_seconds("max_pending", max_pending, _DEFAULT_PENDING),
             plan_fee_usd=fee_usd,
             plan_availability_zone=availability_zone,
         )
@@ -147,7 +152,7 @@ class Capacity:
 
         :param max_wait: run time and all waiting together; at least ``max_runtime``.
         """
-        return cls(kind="spot", max_wait_seconds=_seconds(max_wait, 0))
+        return cls(kind="spot", max_wait_seconds=whole_seconds("max_wait", max_wait, 0))
 
     def check(
         self,
@@ -231,11 +236,3 @@ class Capacity:
     def request_members(self) -> dict[str, Any]:
         """This choice's members of the request itself."""
         return {"EnableManagedSpotTraining": True} if self.kind == "spot" else {}
-
-
-def _seconds(duration: Duration | None, default: int) -> int:
-    if duration is None:
-        return default
-    if not isinstance(duration, Duration):
-        raise ValueError(f"{duration!r} is no Duration: give one, such as Duration.hours(12)")
-    return int(duration.to_seconds())

@@ -12,6 +12,7 @@ from constructs import Construct
 
 from cdk_blackwell.infrastructure.bucket import private_bucket
 from cdk_blackwell.infrastructure.encryption import StorageKey
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.infrastructure.removal import KEPT
 
 NONCURRENT_DAYS: Final = 7
@@ -73,6 +74,7 @@ class CheckpointStore(Construct, _CheckpointStore):
         access_logs: s3.IBucket | None = None,
         removal_policy: RemovalPolicy = KEPT,
     ) -> None:
+        check_kinds(CheckpointStore.__init__, locals())
         super().__init__(scope, construct_id)
         if noncurrent_days is not None and not versioned:
             raise ValueError(
@@ -94,6 +96,7 @@ class CheckpointStore(Construct, _CheckpointStore):
     @staticmethod
     def from_bucket(bucket: s3.IBucket) -> ICheckpointStore:
         """Use an existing bucket; its ``encryption_key`` is used where the import names one."""
+        check_kinds(CheckpointStore.from_bucket, locals())
         return _ImportedCheckpointStore(bucket)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from aws_cdk import Annotations, CfnResource, RemovalPolicy, Token
+from aws_cdk import Annotations, CfnResource, RemovalPolicy, Stack, Token
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
@@ -15,6 +15,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct, IDependable
 
 from cdk_blackwell.infrastructure.encryption import StorageKey, admit_data_repository
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.infrastructure.lustre import (
     LUSTRE_PORTS,
     LUSTRE_VERSION,
@@ -24,6 +25,7 @@ from cdk_blackwell.infrastructure.lustre import (
     choose_size,
     shortfall,
 )
+from cdk_blackwell.infrastructure.places import check_bucket_region, zone_of
 from cdk_blackwell.infrastructure.removal import KEPT
 from cdk_blackwell.planning.storage_needs import StorageNeeds
 
@@ -35,6 +37,7 @@ MAXIMUM_ASSOCIATIONS: Final = 8
 """Of one file system."""
 
 _ALL_TRAFFIC: Final = "-1"
+_TEXTS: Final = ("file_system_id", "mount_name", "availability_zone", "dataset_path")
 _linked: weakref.WeakKeyDictionary[IConstruct, dict[str, list[str]]] = weakref.WeakKeyDictionary()
 """Paths linked in an app, by file system."""
 
@@ -209,6 +212,7 @@ class SharedFileSystem(Construct):
         security_group: ec2.ISecurityGroup | None = None,
         removal_policy: RemovalPolicy = KEPT,
     ) -> None:
+        check_kinds(SharedFileSystem.__init__, locals())
         super().__init__(scope, construct_id)
         self.size: LustreSize = choose_size(
             storage_needs,
@@ -220,10 +224,16 @@ class SharedFileSystem(Construct):
         if too_small is not None:
             Annotations.of(self).add_warning_v2("cdk-blackwell:file-system-size", too_small)
         check_metadata_iops(metadata_iops)
+        check_bucket_region(
+            "dataset_bucket",
+            dataset_bucket,
+            Stack.of(self),
+            "FSx follows the objects of buckets in its own region only",
+        )
         self.dataset_bucket: s3.IBucket = dataset_bucket
         self.dataset_path: str = DATASET_PATH
         self.efa: bool = efa
-        self.availability_zone: str = subnet.availability_zone
+        self.availability_zone: str = zone_of(subnet)
         self.encryption_key: kms.IKey = (
             encryption_key or dataset_bucket.encryption_key or StorageKey(self, "StorageKey").key
         )
@@ -306,6 +316,7 @@ class SharedFileSystem(Construct):
         :param dataset_path: where that bucket appears. Default: ``/dataset``.
         :param efa: the file system was made with EFA. Default: no.
         """
+        check_kinds(SharedFileSystem.from_attributes, locals(), tokens=_TEXTS)
         if not Token.is_unresolved(dataset_path) and not dataset_path.startswith("/"):
             raise ValueError(f"dataset_path {dataset_path!r} must begin with a slash")
         return _ImportedFileSystem(

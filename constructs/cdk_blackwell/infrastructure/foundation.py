@@ -15,6 +15,7 @@ from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore, IChec
 from cdk_blackwell.infrastructure.encryption import StorageKey
 from cdk_blackwell.infrastructure.endpoints import DEFAULT_INTERFACE_ENDPOINTS
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem, SharedFileSystem
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.infrastructure.network import (
     DEFAULT_CIDR,
     ITrainingNetwork,
@@ -100,6 +101,7 @@ class Foundation(Construct):
         throughput_per_tib: int | None = None,
         metadata_iops: int | None = None,
     ) -> None:
+        check_kinds(Foundation.__init__, locals(), tokens=("availability_zone",))
         super().__init__(scope, construct_id)
         if network is not None and (availability_zone is not None or nat):
             raise ValueError(

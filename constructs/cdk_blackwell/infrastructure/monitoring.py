@@ -20,6 +20,7 @@ from cdk_blackwell.infrastructure.alarms import (
     RunAlarm,
 )
 from cdk_blackwell.infrastructure.dashboard import Predictions, add_dashboard, run_metric
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.metrics import METRICS, Metric
 
@@ -63,6 +64,7 @@ class TrainingMonitoring(Construct):
         topic: sns.ITopic | None = None,
         encryption_key: kms.IKey | None = None,
     ) -> None:
+        check_kinds(TrainingMonitoring.__init__, locals())
         super().__init__(scope, construct_id)
         self._job, self._tier = job, tier
         self._max_cost_usd = max_cost_usd

@@ -19,6 +19,8 @@ from cdk_blackwell.infrastructure.endpoints import (
     GATEWAY_ENDPOINTS,
     INTERFACE_ENDPOINTS,
 )
+from cdk_blackwell.infrastructure.kinds import check_kinds
+from cdk_blackwell.infrastructure.places import zone_of
 
 DEFAULT_CIDR: Final = "10.64.0.0/16"
 SUBNET_PREFIX_EXTRA: Final = 2
@@ -85,7 +87,7 @@ class _ImportedNetwork:
 
     @property
     def availability_zone(self) -> str:
-        return self.subnet.availability_zone
+        return zone_of(self.subnet)
 
     @property
     def ready(self) -> list[IDependable]:
@@ -123,6 +125,7 @@ class TrainingNetwork(Construct):
         nat: bool = False,
         removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
     ) -> None:
+        check_kinds(TrainingNetwork.__init__, locals(), tokens=("availability_zone",))
         super().__init__(scope, construct_id)
         self.availability_zone: str = check_availability_zone(
             availability_zone, Stack.of(self).region

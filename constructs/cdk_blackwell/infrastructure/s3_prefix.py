@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aws_cdk import Token
 from aws_cdk import aws_s3 as s3
 
-_FOLDERS = re.compile(r"(?:[A-Za-z0-9!_.'()*-]+/)*")
+from cdk_blackwell.infrastructure.kinds import check_kinds, refuse_token
+
+_FOLDERS = re.compile(r"(?:[A-Za-z0-9!_.'()-]+/)*")
+"""Characters that S3 calls safe in keys, without ``*``, which a policy would take for any text."""
 
 
 def normalise_prefix(name: str, prefix: str) -> str:
@@ -16,15 +18,14 @@ def normalise_prefix(name: str, prefix: str) -> str:
 
     ValueError, with the parameter's ``name``, for what is not folders of plain characters.
     """
-    if Token.is_unresolved(prefix):
-        raise ValueError(f"{name} must be known at synth: give it as text, not as a token")
+    refuse_token(name, prefix)
     normal = prefix if prefix in ("", "/") or prefix.endswith("/") else f"{prefix}/"
     normal = "" if normal == "/" else normal
     parts = normal.split("/")
     if not _FOLDERS.fullmatch(normal) or ".." in parts or "." in parts:
         raise ValueError(
             f"{name} {prefix!r} is not usable: give folders of letters, digits and "
-            "!_.'()*- separated by single slashes, without one at the start, for example tokens/"
+            "!_.'()- separated by single slashes, without one at the start, for example tokens/"
         )
     return normal
 
@@ -38,6 +39,7 @@ class S3Prefix:
     """Folders; a slash is added at the end where it lacks. Default: the whole bucket."""
 
     def __post_init__(self) -> None:
+        check_kinds(S3Prefix.__init__, {"bucket": self.bucket, "prefix": self.prefix})
         object.__setattr__(self, "prefix", normalise_prefix("prefix", self.prefix))
 
     @property

@@ -10,6 +10,8 @@ from aws_cdk import Aws, Stack, Token, region_info
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
+from cdk_blackwell.infrastructure.kinds import check_kinds
+
 DEEP_LEARNING_CONTAINERS_ACCOUNT: Final = "763104351884"
 """Account of AWS's Deep Learning Containers in most regions; taken where the region is unknown."""
 OTHER_ACCOUNTS: Final = {
@@ -28,6 +30,7 @@ _ECR_URI = re.compile(
 )
 
 
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -79,10 +82,18 @@ class TrainingImage:
         :param tag_or_digest: ``sha256:...`` pins the very image, so that a run's later attempts
             cannot meet another one. Default: ``latest``.
         """
+        check_kinds(TrainingImage.from_ecr_repository, locals(), tokens=("tag_or_digest",))
         if tag_or_digest.startswith("sha256:") and not _DIGEST.fullmatch(tag_or_digest):
             raise ValueError(
                 f"image digest {tag_or_digest!r} is not usable: give sha256: and 64 hexadecimal "
                 "digits"
+            )
+        if not Token.is_unresolved(tag_or_digest) and not (
+            _DIGEST.fullmatch(tag_or_digest) or _TAG.fullmatch(tag_or_digest)
+        ):
+            raise ValueError(
+                f"image tag {tag_or_digest!r} is not usable: give up to 128 letters, digits, "
+                "underscores, dots and hyphens, or a digest, sha256:..."
             )
         return cls(
             uri=repository.repository_uri_for_tag_or_digest(tag_or_digest),
@@ -92,6 +103,7 @@ class TrainingImage:
     @classmethod
     def from_uri(cls, uri: str) -> TrainingImage:
         """Any image; pull rights are granted where the URI is one of ECR."""
+        check_kinds(TrainingImage.from_uri, locals(), tokens=("uri",))
         if not Token.is_unresolved(uri) and (
             len(uri) > URI_LENGTH or not re.fullmatch(r"\S+", uri)
         ):

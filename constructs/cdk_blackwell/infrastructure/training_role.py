@@ -14,6 +14,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.planning.contracts import METRICS_NAMESPACE, NAMESPACE_OF_JOBS
@@ -201,6 +202,7 @@ class TrainingRole(Construct):
         statements: Sequence[iam.PolicyStatement] = (),
         role: iam.IRole | None = None,
     ) -> None:
+        check_kinds(TrainingRole.__init__, locals())
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
         self.role: iam.IRole = role or self._own_role(stack, job)

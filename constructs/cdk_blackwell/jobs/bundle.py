@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import Stage
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
@@ -21,7 +20,7 @@ from cdk_blackwell.bundle import (
     locked_wheels,
 )
 from cdk_blackwell.infrastructure.package_index import PackageIndex
-from cdk_blackwell.lifecycle.asset import PACKAGE, package_root, source_files
+from cdk_blackwell.lifecycle.asset import PACKAGE, package_root, source_files, staging_folder
 from cdk_blackwell.planning.contracts import BUNDLE_FILE
 
 PLANNING_PARTS: Final = ("__init__.py", "_version.py", "planning")
@@ -135,12 +134,9 @@ def bundle_asset(
     scope: Construct, construct_id: str, *, wheels: tuple[Path, ...]
 ) -> s3_assets.Asset:
     """The bundle as an asset, written into the cloud assembly's own folder."""
-    stage = Stage.of(scope)
-    assert stage is not None
-    folder = Path(stage.asset_outdir) / "staging"
     return s3_assets.Asset(
         scope,
         construct_id,
-        path=str(write_bundle(folder, wheels=wheels)),
+        path=str(write_bundle(staging_folder(scope), wheels=wheels)),
         display_name="Training bundle",
     )

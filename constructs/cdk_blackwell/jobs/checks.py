@@ -7,15 +7,19 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from aws_cdk import Stack, Token
-from aws_cdk import aws_ec2 as ec2
+from aws_cdk import Stack
 from aws_cdk import aws_s3 as s3
 
-from cdk_blackwell.infrastructure.capacity import Capacity
-from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
+from cdk_blackwell.infrastructure.places import (
+    check_bucket_region,
+    check_reachable,
+    differ,
+    zone_of,
+)
+from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.jobs.interface import ImportedTrainingJob
 from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
-from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH
+from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH, check_job_prefix
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
@@ -44,40 +48,38 @@ def check_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return dict(environment)
 
 
-def check_subnet(
-    stack: Stack,
-    vpc: ec2.IVpc,
-    subnet: ec2.ISubnet,
-    file_system: ISharedFileSystem,
-    capacity: Capacity,
-) -> None:
-    """The subnet must be of the job's VPC and in the zone of the file system and of the plan.
+def check_places(job: TrainingJob, initial_weights: S3Prefix | None) -> None:
+    """The job's parts must lie where the job can reach them.
 
-    A subnet that is no part of a VPC construct (imported alone) does not know its VPC and is taken
-    as it is.
+    Network and file system in the stack's region, buckets too, since SageMaker reads channels from
+    its own region only; the subnet in the job's VPC and in the zone of the file system and of the
+    plan. A subnet that is no part of a VPC construct (imported alone) does not know its VPC and is
+    taken as it is.
     """
-    owner = getattr(subnet.node.scope, "vpc_id", None)
-    if owner is not None and stack.resolve(owner) != stack.resolve(vpc.vpc_id):
+    stack = Stack.of(job)
+    check_reachable("vpc", job.vpc, job.vpc.vpc_id, stack)
+    why = "SageMaker takes channels and keeps results in its own region only"
+    check_bucket_region("checkpoint bucket", job.checkpoint_store.bucket, stack, why)
+    if initial_weights is not None:
+        check_bucket_region("bucket of initial_weights", initial_weights.bucket, stack, why)
+    owner = getattr(job.subnet.node.scope, "vpc_id", None)
+    if owner is not None and stack.resolve(owner) != stack.resolve(job.vpc.vpc_id):
         raise ValueError(
-            f"subnet {subnet.node.path} is not of vpc {vpc.node.path}: give a subnet of that VPC, "
-            "or the subnet's own vpc"
+            f"subnet {job.subnet.node.path} is not of vpc {job.vpc.node.path}: give a subnet of "
+            "that VPC, or the subnet's own vpc"
         )
-    here, there = subnet.availability_zone, file_system.availability_zone
-    if _differ(here, there):
+    here, there = zone_of(job.subnet), job.file_system.availability_zone
+    if differ(here, there):
         raise ValueError(
             f"the file system is in {there}, the job's subnet in {here}: give a subnet of {there}, "
             f"or a file system in {here}"
         )
-    plan = capacity.plan_availability_zone
-    if plan is not None and _differ(here, plan):
+    plan = job.capacity.plan_availability_zone
+    if plan is not None and differ(here, plan):
         raise ValueError(
             f"the training plan is in {plan}, the job's subnet in {here}: give a subnet and a "
             f"file system in {plan}, or a plan in {here}"
         )
-
-
-def _differ(here: str, there: str) -> bool:
-    return not Token.is_unresolved(here) and not Token.is_unresolved(there) and here != there
 
 
 def shared_warnings(
@@ -87,7 +89,7 @@ def shared_warnings(
     found = []
     for name, bucket in (("checkpoint", checkpoint_bucket), ("dataset", dataset_bucket)):
         owner = bucket.env.account
-        if _differ(owner, stack.account):
+        if differ(owner, stack.account):
             found.append(
                 f"the {name} bucket belongs to account {owner}: its bucket policy, and its key's, "
                 f"must let the training role, the controller's role and FSx's service-linked role "
@@ -96,14 +98,21 @@ def shared_warnings(
     return found
 
 
-def default_job_name(job: TrainingJob) -> str:
-    """The construct's path with hyphens; a longer one is cut and ends in a hash of itself."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", job.node.path).strip("-")
-    if len(name) <= JOB_PREFIX_LENGTH:
+def job_name_of(job: TrainingJob, given: str | None) -> str:
+    """``given``, or the construct's path with hyphens; ValueError for a name that is not usable.
+
+    A longer path is cut, and of one in other scripts the Latin letters and digits are kept; both
+    end in a hash of the path.
+    """
+    if given is not None:
+        return check_job_prefix(given)
+    path = job.node.path
+    name = re.sub(r"[^A-Za-z0-9]+", "-", path).strip("-")
+    if path.isascii() and len(name) <= JOB_PREFIX_LENGTH:
         return name
-    digest = hashlib.sha256(job.node.path.encode()).hexdigest()[:_HASH_LENGTH]
+    digest = hashlib.sha256(path.encode()).hexdigest()[:_HASH_LENGTH]
     kept = name[: JOB_PREFIX_LENGTH - _HASH_LENGTH - 1].rstrip("-")
-    return f"{kept}-{digest}"
+    return f"{kept}-{digest}" if kept else digest
 
 
 def check_unique_job(job: TrainingJob) -> None:

@@ -23,6 +23,7 @@ from cdk_blackwell.infrastructure.dashboard import Predictions
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.foundation import IFoundation
 from cdk_blackwell.infrastructure.job_security_group import JobSecurityGroup
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
 from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix, normalise_prefix
@@ -33,14 +34,13 @@ from cdk_blackwell.jobs.bundle import bundle_asset, resolve_wheels
 from cdk_blackwell.jobs.checkpoints import place_checkpoints
 from cdk_blackwell.jobs.checks import (
     check_environment,
-    check_subnet,
+    check_places,
     check_unique_job,
-    default_job_name,
+    job_name_of,
 )
 from cdk_blackwell.jobs.cost_guard import CostGuard
 from cdk_blackwell.jobs.extension_points import ExtensionPoints
 from cdk_blackwell.jobs.interface import ImportedTrainingJob, ITrainingJob, JobUse
-from cdk_blackwell.jobs.kinds import check_kinds
 from cdk_blackwell.jobs.plan_job import plan_job
 from cdk_blackwell.jobs.request import check_definition
 from cdk_blackwell.jobs.request_inputs import request_inputs
@@ -54,7 +54,6 @@ from cdk_blackwell.planning.contracts import (
     SCHEMA_VERSION,
     TAG_JOB,
     Tier,
-    check_job_prefix,
     check_run_id,
 )
 from cdk_blackwell.planning.model_shape import ModelShape
@@ -193,7 +192,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         stack = Stack.of(self)
 
         # Everything that can be refused is refused before a resource exists.
-        check_kinds(locals())
+        check_kinds(TrainingJob.__init__, locals())
         if run_id is not None:
             check_run_id(run_id)
         self.check_model(model)
@@ -235,7 +234,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         wheels = resolve_wheels(
             wheelhouse=wheelhouse, packages_in_image=packages_in_image, package_index=package_index
         )
-        self.job_name: str = check_job_prefix(job_name or default_job_name(self))
+        self.job_name: str = job_name_of(self, job_name)
         check_unique_job(self)
 
         around = find_surroundings(
@@ -249,7 +248,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         self.vpc, self.subnet = around.vpc, around.subnet
         self.file_system, self.checkpoint_store = around.file_system, around.checkpoint_store
         self.encryption_key: kms.IKey | None = around.encryption_key
-        check_subnet(stack, self.vpc, self.subnet, self.file_system, self.capacity)
+        check_places(self, initial_weights)
         self.image: TrainingImage = image or TrainingImage.deep_learning_container(self)
 
         network = JobSecurityGroup(

@@ -8,11 +8,15 @@ SageMaker as it is installed here: new request fields never wait for the runtime
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import botocore
+from aws_cdk import Stage
+from constructs import Construct
 
 from cdk_blackwell.compliance.service_model import SERVICE_MODEL
 
@@ -46,19 +50,47 @@ def source_files(root: Path, parts: tuple[str, ...]) -> Iterator[tuple[str, Path
                 yield file.relative_to(root).as_posix(), file
 
 
-def stage_controller(target: Path) -> Path:
-    """Fill ``target`` (made anew) with the function's code and return it."""
-    if target.exists():
-        shutil.rmtree(target)
-    for name, source in source_files(package_root(), PARTS):
-        _copy(source, target / PACKAGE / name)
+def staging_folder(scope: Construct) -> Path:
+    """Where assets that are made at synth lie: in the cloud assembly's own folder."""
+    stage = Stage.of(scope)
+    assert stage is not None
+    return Path(stage.asset_outdir) / "staging"
+
+
+def controller_files() -> list[tuple[str, Path]]:
+    """``(name in the asset, file)`` of the function's code, sorted."""
     model = Path(botocore.__file__).parent / "data" / SERVICE_MODEL
     if not model.is_file():
         raise ValueError(
             f"botocore {botocore.__version__} does not bring {SERVICE_MODEL}: install a botocore "
             "of 1.44 or newer from PyPI"
         )
-    _copy(model, target / AWS_DATA_FOLDER / SERVICE_MODEL)
+    sources = source_files(package_root(), PARTS)
+    members = [(f"{PACKAGE}/{name}", source) for name, source in sources]
+    return sorted([*members, (f"{AWS_DATA_FOLDER}/{SERVICE_MODEL}", model)])
+
+
+def stage_controller(folder: Path) -> Path:
+    """Lay the function's code below ``folder`` and return its own folder.
+
+    Equal code has one path, so that the CDK hashes and copies the asset of several jobs once. What
+    lies at that path is complete: it gets its name last.
+    """
+    files = controller_files()
+    digest = sha256()
+    for name, source in files:
+        content = source.read_bytes()
+        digest.update(f"{name} {len(content)} ".encode())
+        digest.update(content)
+    target = folder / f"controller-{digest.hexdigest()[:16]}"
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix="controller-", dir=folder))
+    for name, source in files:
+        _copy(source, unfinished / name)
+    unfinished.chmod(0o755)
+    unfinished.rename(target)
     return target
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack, Stage
+from aws_cdk import Aws, CustomResource, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -19,7 +18,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
-from cdk_blackwell.lifecycle.asset import AWS_DATA_PATH, HANDLER, stage_controller
+from cdk_blackwell.lifecycle.asset import AWS_DATA_PATH, HANDLER, stage_controller, staging_folder
 from cdk_blackwell.lifecycle.handler.definition import (
     ENV_STACK_ID,
     ENV_TABLE,
@@ -128,7 +127,7 @@ class RunController(Construct):
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,
             handler=HANDLER,
-            code=lambda_.Code.from_asset(str(stage_controller(self._staging_folder()))),
+            code=lambda_.Code.from_asset(str(stage_controller(staging_folder(self)))),
             timeout=Duration.seconds(FUNCTION_TIMEOUT_SECONDS),
             memory_size=FUNCTION_MEMORY_MIB,
             role=role,
@@ -282,11 +281,6 @@ class RunController(Construct):
             enabled=enabled,
             targets=[target],
         )
-
-    def _staging_folder(self) -> Path:
-        stage = Stage.of(self)
-        assert stage is not None
-        return Path(stage.asset_outdir) / "staging" / f"controller-{self.node.addr}"
 
     def _target(self) -> targets.LambdaFunction:
         return targets.LambdaFunction(self.function, dead_letter_queue=self.dead_letter_queue)
