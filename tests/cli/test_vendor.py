@@ -28,7 +28,7 @@ def test_wheels_are_asked_for_by_hash_for_the_containers_python(
         Path(command[command.index("--dest") + 1], "safetensors-0.8.0-any.whl").touch()
         return completed(0)
 
-    monkeypatch.setattr(vendor.subprocess, "run", pip)
+    monkeypatch.setattr(subprocess, "run", pip)
     vendor.vendor(tmp_path / "wheelhouse", quiet=True)
 
     (command,) = asked
@@ -43,7 +43,7 @@ def test_a_failing_fetch_says_why_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        vendor.subprocess,
+        subprocess,
         "run",
         lambda *_, **__: completed(1, "WARNING: x\nERROR: No matching distribution found\n"),
     )

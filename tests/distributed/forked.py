@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -39,14 +39,16 @@ with contextlib.suppress(ImportError):
     # Optional, and it takes seconds: likewise before the fork.
     from torch.utils import tensorboard as _tensorboard  # noqa: F401
 
+T = TypeVar("T")
+
 TIMEOUT_SECONDS = 90
 
 torch.set_num_threads(1)
 
 
 def fork_ranks(
-    count: int, function: Callable[[World], Any], *, timeout_seconds: float = TIMEOUT_SECONDS
-) -> list[Any]:
+    count: int, function: Callable[[World], T], *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> list[T]:
     """Run ``function`` on ``count`` ranks; their results by rank."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +86,7 @@ def _rank(
     try:
         dist.init_process_group(
             "gloo",
-            store=dist.FileStore(store, count),
+            init_method=f"file://{store}",
             rank=rank,
             world_size=count,
             timeout=timedelta(seconds=60),

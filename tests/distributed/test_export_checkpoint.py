@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from safetensors import safe_open
@@ -95,10 +97,15 @@ def test_several_files_are_read_one_after_the_other(finished: Path, tmp_path: Pa
         }
         asked: list[int] = []
         read = export_checkpoint.read_parameters
-        export_checkpoint.read_parameters = lambda *rest: asked.append(len(rest[2])) or read(*rest)
-        export_checkpoint.export_checkpoint(
-            Options(**words, step=None, dtype=None), maximum_file_bytes=20_000
-        )
+
+        def count(*rest: Any) -> Any:
+            asked.append(len(rest[2]))
+            return read(*rest)
+
+        with patch.object(export_checkpoint, "read_parameters", count):
+            export_checkpoint.export_checkpoint(
+                Options(**words, step=None, dtype=None), maximum_file_bytes=20_000
+            )
         return len(asked)
 
     assert fork_ranks(1, run)[0] == len(list((tmp_path / "model").glob("*.safetensors"))) > 1

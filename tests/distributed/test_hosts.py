@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,9 @@ class Host:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.2)
+
+    def wait_for_more(self, read: Callable[[], Sequence[Any]], least: int) -> None:
+        self.wait_for(lambda: len(read()) >= least)
 
     def reached(self, step: int) -> bool:
         return any(record.get("step", 0) >= step for record in self.records())
@@ -116,9 +120,8 @@ def test_hosts_stop_resume_restart_in_place_and_give_up_together(tmp_path: Path)
         # A killed rank is started again on both hosts, from the checkpoint; torchrun would do so
         # three times, but a second time without a new checkpoint is refused.
         for number in (1, 2):
-            first.wait_for(lambda number=number: len(first.events("resumed")) == number)
-            count = len(first.records())
-            first.wait_for(lambda count=count: len(first.records()) > count + 1)
+            first.wait_for_more(partial(first.events, "resumed"), number)
+            first.wait_for_more(first.records, len(first.records()) + 2)
             second.rank().kill()
         assert [host.process.wait(PATIENCE_SECONDS) for host in hosts] == [1, 1]
     assert [event["step"] for event in first.events("resumed")[:2]] == [stop["step"]] * 2

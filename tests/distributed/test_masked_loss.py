@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch.distributed.tensor import DTensor
 
 from cdk_blackwell.planning.run_spec import RunSpec
-from tests.distributed.forked import Told, fork_ranks, train_rank
+from tests.distributed.forked import Told, fork_ranks, train_rank, train_ranks
 from tests.training_scripts.tiny import (
     GLOBAL_SEQUENCES,
     SEQUENCE_LENGTH,
@@ -86,7 +86,7 @@ def reference(folder: Path) -> Reference:
         numbers = shuffled(at, sequences=TRAIN_SEQUENCES, seed=spec.recipe.seed)
         loss = mean_loss([read(f"train-0000{n // HALF}", n % HALF) for n in numbers.tolist()])
         loss.backward()
-        first = first or [p.grad.numpy().copy() for p in model.parameters()]
+        first = first or [p.grad.numpy().copy() for p in model.parameters() if p.grad is not None]
         rate = learning_rate(step + 1, total_steps=STEPS, optimizer=spec.recipe.optimizer)
         set_learning_rate(optimizer, rate)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -173,7 +173,7 @@ def test_a_mask_of_ones_trains_as_no_mask_does(tmp_path: Path) -> None:
         root = write_container(tmp_path / name, spec)
         if name == "masked":
             set_masks(data_of(root), 1)
-        told.append(fork_ranks(1, lambda world, root=root: train_rank(world, spec, root))[0])
+        told.append(train_ranks(1, spec, root)[0])
     plain, masked = told
     for key in ("loss", "gradient_norm", "validation_loss", "tokens"):
         assert masked.series(key) == plain.series(key), key
@@ -185,7 +185,7 @@ def test_a_step_and_a_held_out_split_without_any_target_are_no_division_by_zero(
     spec = spec_of({"shard_gpus": 2}, steps=2)
     root = write_container(tmp_path, spec)
     set_masks(data_of(root), 0)
-    told: Told = fork_ranks(2, lambda world: train_rank(world, spec, root))[0]
+    told: Told = train_ranks(2, spec, root)[0]
     assert told.series("loss") == {1: 0.0, 2: 0.0}
     assert told.series("gradient_norm") == {1: 0.0, 2: 0.0}
     assert told.series("validation_loss") == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ def tokens(length: int = 17) -> torch.Tensor:
 
 
 def loss_and_gradients(mode: str, chunks: int) -> tuple[float, list[list[float]]]:
-    def compute(world: World) -> Any:
+    def compute(_: World) -> tuple[float, list[list[float]]]:
         model = Decoder(tiny_shape(num_hidden_layers=4), loss_chunks=chunks)
         initialise(model, seed=SEED)
         apply_activation_checkpointing(model, mode)

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from cdk_blackwell.planning.run_spec import Precision, RunSpec
-from tests.distributed.forked import Told, fork_ranks, train_rank
+from tests.distributed.forked import Told, fork_ranks, train_rank, train_ranks
 from tests.training_scripts.tiny import tiny_shape, tiny_spec, write_container
 from trainer.errors import TrainingError
-from trainer.model import Decoder
+from trainer.model import Attention, Decoder
 from trainer.parallel import World
 from trainer.precision import MXFP8Linear, apply_precision, check_precision, is_eligible
 
@@ -74,7 +74,7 @@ def test_a_resumed_run_in_8_bits_is_bit_identical(losses: dict[str, Told], tmp_p
         return str(tensors[name].dtype), bool(tensors[name].isfinite().all())
 
     assert fork_ranks(1, read) == [("torch.bfloat16", True)]
-    (alone,) = fork_ranks(1, lambda world: train_rank(world, spec, root))
+    (alone,) = train_ranks(1, spec, root)
     assert alone.events("completed")[0]["step"] == 6
 
 
@@ -134,7 +134,7 @@ def test_a_run_with_bf16_at_its_ends_trains(tmp_path: Path) -> None:
         recipe = {"precision": "fp8", "bf16_edge_blocks": edge}
         spec = tiny_spec(shape=shape, recipe=recipe, layout={"shard_gpus": 2})
         root = write_container(tmp_path / str(edge), spec)
-        curves[edge] = fork_ranks(2, lambda world, s=spec, r=root: train_rank(world, s, r))[0]
+        curves[edge] = train_ranks(2, spec, root)[0]
     found = {edge: told.series("loss") for edge, told in curves.items()}
     assert found[0] != found[1], "other blocks must really be quantised"
     assert found[1] == pytest.approx(found[0], rel=TOLERANCE)
@@ -182,13 +182,14 @@ def test_a_bias_is_kept_beside_mx_products() -> None:
 
     def difference(_: World) -> float:
         model = Decoder(tiny_shape(attention_bias=True, hidden_size=64, head_dim=16))
-        projection = model.layers[0].self_attn.q_proj
+        projection = cast(Attention, model.layers[0].self_attn).q_proj
+        assert projection.bias is not None
         nn.init.constant_(projection.bias, 3.0)
         apply_precision(model, "mxfp8", emulate=True)
-        converted = model.layers[0].self_attn.q_proj
+        converted = cast(Attention, model.layers[0].self_attn).q_proj
         assert type(converted) is MXFP8Linear
         x = torch.randn(4, 64).bfloat16()
-        return float((converted.bfloat16()(x) - cast(Any, projection)(x)).abs().max())
+        return float((converted.bfloat16()(x) - projection(x)).abs().max())
 
     (found,) = fork_ranks(1, difference)
     assert found < 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from aws_cdk import App, Duration, Environment, Stack
@@ -268,7 +268,7 @@ def test_others_can_listen_to_the_jobs_states(stack: Stack, foundation: Foundati
 
 def test_a_subclass_with_a_tier_is_a_job(stack: Stack, foundation: Foundation) -> None:
     class Own(TrainingJob):
-        tier: ClassVar[Tier] = "small"
+        tier: Tier = "small"
 
     assert Own(stack, "Job", foundation=foundation, **PROPS).plan.tier == "small"
 

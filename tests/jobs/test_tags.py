@@ -61,7 +61,9 @@ def test_resources_of_a_job_are_tagged_with_its_name(stack: Stack, foundation: F
 
 def test_fails_when_a_job_would_carry_too_many(stack: Stack, foundation: Foundation) -> None:
     SmallModelJob(stack, "Job", foundation=foundation, **SMALL)
+    app = stack.node.root
+    assert isinstance(app, App)
     for number in range(46):
         Tags.of(stack).add(f"tag-{number}", "x")
     with pytest.raises(RuntimeError, match=r"would carry 47 tags.*takes 50"):
-        stack.node.root.synth()
+        app.synth()

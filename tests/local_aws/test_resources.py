@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 
 from cdk_blackwell.local.aws import LocalAws
 
-VPC = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}
-SUBNET = {
+VPC: dict[str, Any] = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}
+SUBNET: dict[str, Any] = {
     "Type": "AWS::EC2::Subnet",
     "Properties": {
         "VpcId": {"Ref": "Vpc"},

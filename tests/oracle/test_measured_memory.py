@@ -231,8 +231,14 @@ def test_tensor_parallelism(changes: dict[str, Any]) -> None:
     ],
 )
 def test_8_bits(precision: str, checkpointing: str) -> None:
-    changes = {"precision": precision, "activation_checkpointing": checkpointing}
-    compare(case("llama-3.1-8b", sequences=4, **changes))
+    compare(
+        case(
+            "llama-3.1-8b",
+            sequences=4,
+            precision=precision,
+            activation_checkpointing=checkpointing,
+        )
+    )
 
 
 @pytest.mark.slow

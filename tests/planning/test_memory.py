@@ -59,7 +59,8 @@ def oracle_estimate(point: dict[str, Any]) -> MemoryEstimate:
 
 
 def oracle_error(point: dict[str, Any]) -> float:
-    return oracle_estimate(point).allocated_gib / point["peak_gib"] - 1
+    measured: float = point["peak_gib"]
+    return oracle_estimate(point).allocated_gib / measured - 1
 
 
 @pytest.mark.parametrize("point", ORACLE)
@@ -180,7 +181,11 @@ def test_every_block_of_a_long_model_is_covered_by_those_at_its_ends() -> None:
     """The closed form against a walk over all blocks."""
     for mode in ("none", "full", "every:2", "every:3", "every:7"):
         for shards, tokens in ((1, 64), (8, 512), (8, 65_536), (64, 4096)):
-            settings = {"activation_checkpointing": mode, "shard_gpus": shards, "tokens": tokens}
+            settings: dict[str, Any] = {
+                "activation_checkpointing": mode,
+                "shard_gpus": shards,
+                "tokens": tokens,
+            }
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(moments, "_ends", lambda layers, _: list(range(layers)))
                 every_block = predict(LLAMA_8B, **settings)

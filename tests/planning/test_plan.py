@@ -15,8 +15,7 @@ from cdk_blackwell.planning.errors import PlanError
 from cdk_blackwell.planning.hardware import peak_flops
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import make_plan
-from cdk_blackwell.planning.recipes import RecipeOverrides
-from cdk_blackwell.planning.request import LayoutOverrides
+from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
 from cdk_blackwell.planning.throughput import flops_per_token
 
 LLAMA_1B = ModelShape.preset("llama-3.2-1b")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App
+from aws_cdk import App, Stack
 from aws_cdk.assertions import Template
 
 from app import build
@@ -52,6 +52,8 @@ def synthesise(context: Mapping[str, Any], folder: Path) -> Synthesised:
     app = build(App(context={**IN_IMAGE, **context}, outdir=str(folder)))
     foundation = app.node.find_child("FoundationStack")
     job = app.node.find_child("SmallModelStack")
+    assert isinstance(foundation, Stack)
+    assert isinstance(job, Stack)
     found = Synthesised(
         foundation=Template.from_stack(foundation),
         job=Template.from_stack(job),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ _MASKED_PROPERTIES: Final = ("Definition", "DashboardBody")
 """Both hold the plan's numbers, which have tests of their own."""
 
 
-def masked(template: dict[str, Any]) -> dict[str, Any]:
+def masked(template: Mapping[str, Any]) -> dict[str, Any]:
     """Without asset hashes (aws-cdk#13468: they churn) and without the plan's numbers."""
     text = _HASH.sub("<asset hash>", json.dumps(template))
     value: dict[str, Any] = json.loads(text)

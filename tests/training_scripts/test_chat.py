@@ -25,7 +25,8 @@ from tests.training_scripts.chats import (
     write_conversations,
     write_tokenizer,
 )
-from trainer.data import IGNORED_TARGET, SequenceReader, find_shard_damage
+from trainer.data import SequenceReader, find_shard_damage
+from trainer.head import IGNORED_TARGET
 from trainer.manifest import Manifest
 
 

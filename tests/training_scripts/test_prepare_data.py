@@ -153,7 +153,7 @@ def test_a_full_disk_is_said_in_one_line(
     def full(self: object, tokens: object, mask: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(prepare_data.SplitWriter, "write", full)
+    monkeypatch.setattr(SplitWriter, "write", full)
     assert prepare(sources, tmp_path / "out") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert not (tmp_path / "out" / "manifest.json").exists()
@@ -202,7 +202,7 @@ def test_text_json_lines_and_parquet_of_equal_documents_give_equal_shards(
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, documents_written: int) -> None:
-    real = prepare_data.SplitWriter.write
+    real = SplitWriter.write
     count = 0
 
     def write(self: SplitWriter, tokens: Any, mask: Any) -> None:
@@ -212,7 +212,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, documents_written: int) -> 
         if count == documents_written:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(prepare_data.SplitWriter, "write", write)
+    monkeypatch.setattr(SplitWriter, "write", write)
 
 
 @pytest.mark.parametrize("documents_written", [1, 5, 23, 59])
@@ -229,12 +229,13 @@ def test_an_interrupted_preparation_goes_on_and_ends_with_the_same_bytes(
     assert not (tmp_path / "out/manifest.json").exists()
     read: list[int] = []
     encode = encoding._Worker.__call__
+
+    def count(self: encoding._Worker, task: Any) -> Any:
+        read.append(len(task))
+        return encode(self, task)
+
     with monkeypatch.context() as patched:
-        patched.setattr(
-            encoding._Worker,
-            "__call__",
-            lambda self, task: read.append(len(task)) or encode(self, task),
-        )
+        patched.setattr(encoding._Worker, "__call__", count)
         assert prepare(sources, tmp_path / "out", *size) == 0
     assert sum(read) == 60 - (documents_written - 1) // 4 * 4
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")

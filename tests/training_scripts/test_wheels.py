@@ -44,7 +44,7 @@ def test_only_hash_pinned_wheels_of_the_bundle_are_installed(
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
-    monkeypatch.setattr(wheels.subprocess, "run", pip)
+    monkeypatch.setattr(subprocess, "run", pip)
     assert wheels.install_missing_wheels(tmp_path) == ["safetensors", "torchao"]
     assert wanted[0].startswith("safetensors==0.8.0 --hash=sha256:fd6f3f93")
     assert wanted[1].startswith("torchao==0.18.0 --hash=sha256:6540b148")
@@ -63,7 +63,7 @@ def test_only_what_the_image_lacks_is_installed(
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: name != "torchao")
-    monkeypatch.setattr(wheels.subprocess, "run", pip)
+    monkeypatch.setattr(subprocess, "run", pip)
     assert wheels.install_missing_wheels(tmp_path) == ["torchao"]
 
 
@@ -97,7 +97,7 @@ def test_an_index_takes_the_place_of_the_wheels_and_the_hashes_stay(
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
-    monkeypatch.setattr(wheels.subprocess, "run", pip)
+    monkeypatch.setattr(subprocess, "run", pip)
     assert wheels.install_missing_wheels(tmp_path, index="default") == ["safetensors", "torchao"]
     ((command, _),) = asked
     assert {"--require-hashes", "--no-deps"} <= set(command)

@@ -15,7 +15,8 @@ class Account:
     """The clients of an account that holds nothing but buckets."""
 
     def client(self, service: str) -> Any:
-        return boto3.client(service) if service != "fsx" else NoFileSystems()
+        session: Any = boto3.session.Session()
+        return session.client(service) if service != "fsx" else NoFileSystems()
 
 
 class NoFileSystems:

@@ -61,7 +61,10 @@ def test_without_a_price_the_cost_is_node_hours() -> None:
 
 
 def test_a_tier_of_one_node_has_one_point_within_its_axes() -> None:
-    arguments = {"model": ModelShape.preset("llama-3.2-1b"), "sequence_length": 8192}
+    arguments: dict[str, Any] = {
+        "model": ModelShape.preset("llama-3.2-1b"),
+        "sequence_length": 8192,
+    }
     data = chart_data(make_plan(**arguments), arguments)
     assert {point.nodes for point in data.nodes} == {1}
     speed = draw(data)["vconcat"][1]["hconcat"][0]["layer"][0]["encoding"]["y"]["scale"]["domain"]

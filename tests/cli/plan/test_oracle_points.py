@@ -14,9 +14,8 @@ from cdk_blackwell.cli.main import app
 from cdk_blackwell.planning.contracts import EXIT_DOES_NOT_FIT, EXIT_DONE
 from cdk_blackwell.planning.errors import DoesNotFitError
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.plan import make_plan
-from cdk_blackwell.planning.recipes import RecipeOverrides
-from cdk_blackwell.planning.request import LayoutOverrides
+from cdk_blackwell.planning.plan import Plan, make_plan
+from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
 
 DATA = Path(__file__).parents[2] / "planning" / "data" / "memory_oracle.jsonl"
 POINTS = [json.loads(line) for line in DATA.read_text().splitlines()]
@@ -24,7 +23,8 @@ POINTS = [json.loads(line) for line in DATA.read_text().splitlines()]
 
 def config_of(point: dict[str, Any]) -> dict[str, Any]:
     """A Hugging Face configuration of the point's model."""
-    return point["model"] | {
+    model: dict[str, Any] = point["model"]
+    return model | {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_act": "silu",
@@ -113,9 +113,11 @@ def test_a_counted_run_is_planned_as_it_was_counted(point: dict[str, Any], tmp_p
             compile=False,
         ),
     }
+    plan: Plan | None
     try:
         plan = make_plan(**arguments)
     except DoesNotFitError as error:
         assert not found["memory"]["fits"]
         plan = error.plan
+    assert plan is not None
     assert plan.to_dict()["memory"] == found["memory"]

@@ -14,6 +14,7 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import boto3
 
@@ -28,7 +29,7 @@ stopping = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 
 
-def save(step: int, run: dict) -> None:
+def save(step: int, run: dict[str, Any]) -> None:
     folder = CHECKPOINTS / step_folder(step)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "weights").write_text(str(step))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 NO_VALUE: Final = object()
 """What ``{"Ref": "AWS::NoValue"}`` gives; removed from lists and objects."""
