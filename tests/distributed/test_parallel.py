@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
+from cdk_blackwell.planning.model_shape import RopeScaling
 from cdk_blackwell.planning.run_spec import Layout
 from tests.distributed.forked import Told, fork_ranks, train_rank, train_ranks
-from tests.training_scripts.tiny import tiny_shape, tiny_spec, write_container
+from tests.training_scripts.tiny import (
+    SEQUENCE_LENGTH,
+    tiny_shape,
+    tiny_spec,
+    write_container,
+)
 from trainer.parallel import World
 
 
@@ -126,6 +132,29 @@ def test_a_micro_batch_that_does_not_divide_is_lowered_and_told(
     (event,) = told[0].events("micro_batch_adapted")
     assert (event["wanted"], event["used"]) == (3, 2)
     assert told[0].series("loss") == pytest.approx(alone.series("loss"), abs=1e-6)
+
+
+@pytest.mark.parametrize("ulysses", [1, 2])
+def test_stretched_rotations_follow_the_tokens_that_ranks_share(
+    ulysses: int, tmp_path: Path
+) -> None:
+    """Llama 3.1's: which positions a rank has decides how far its keys are turned."""
+    scaling = RopeScaling(
+        factor=8.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=SEQUENCE_LENGTH // 4,
+    )
+    shape = tiny_shape(rope_scaling=scaling)
+    plain = tiny_spec(steps=3)
+    (unstretched,) = train_ranks(1, plain, write_container(tmp_path / "plain", plain))
+    spec = tiny_spec(steps=3, shape=shape)
+    (one,) = train_ranks(1, spec, write_container(tmp_path / "1", spec))
+    shared = {"shard_gpus": 2, "context_parallel": 2, "ulysses": ulysses}
+    spec = tiny_spec(steps=3, shape=shape, layout=shared)
+    two = train_ranks(2, spec, write_container(tmp_path / "2", spec))
+    assert two[0].series("loss") == pytest.approx(one.series("loss"), abs=1e-6)
+    assert one.series("loss")[3] != pytest.approx(unstretched.series("loss")[3], abs=1e-4)
 
 
 def test_tied_embeddings_train_under_sharding(tmp_path: Path) -> None:

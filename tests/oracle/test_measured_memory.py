@@ -193,8 +193,10 @@ def test_other_families(model: str, checkpointing: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
-@pytest.mark.parametrize("ulysses", [1, 2, 4])
-def test_context_parallelism(ulysses: int, checkpointing: str) -> None:
+@pytest.mark.parametrize(
+    ("ulysses", "precision"), [(1, "bf16"), (2, "bf16"), (4, "bf16"), (4, "fp32")]
+)
+def test_context_parallelism(ulysses: int, precision: str, checkpointing: str) -> None:
     plan = case(
         "llama-3.1-8b",
         sequences=1,
@@ -202,6 +204,7 @@ def test_context_parallelism(ulysses: int, checkpointing: str) -> None:
         context_parallel=4,
         ulysses=ulysses,
         activation_checkpointing=checkpointing,
+        precision=precision,
     )
     compare(plan)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.neighbours import neighbouring_layouts
 from cdk_blackwell.planning.plan import Plan, make_plan
 from cdk_blackwell.planning.predictions import predict
-from cdk_blackwell.planning.recipes import RecipeOverrides
+from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
+from cdk_blackwell.planning.run_spec import Precision
 from cdk_blackwell.planning.tiers import GROUPS, TIERS
 
 MODELS = {"small": "llama-2-7b", "mid": "llama-3.1-8b", "large-sharded": "llama-3-64b"}
@@ -119,3 +121,37 @@ def test_neighbours_differ_from_the_plan_and_use_the_same_gpus(
         assert other.context_parallel % other.ulysses == 0
         assert sequence_length % other.context_parallel == 0
         assert other.tensor_parallel == 1 or plan.model.qk_norm != "full"
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tensor_parallel": 2},
+        {"context_parallel": 16},
+        {"context_parallel": 4, "ulysses": 2},
+        {"context_parallel": 4, "ulysses": 4},
+    ],
+)
+def test_every_alternative_precision_can_be_had_with_the_layout_chosen(
+    layout: dict[str, Any],
+) -> None:
+    wish: dict[str, Any] = {
+        "model": ModelShape.preset("llama-3.1-8b"),
+        "sequence_length": 65_536,
+        "instance_count": 2,
+    }
+    fixed = LayoutOverrides(**layout)
+    plan = make_plan(**wish, overrides=RecipeOverrides(precision="bf16"), layout=fixed)
+    (precision,) = (one for one in plan.decisions if one.group == "precision")
+    shown = {one.value for one in precision.alternatives}
+    for other in get_args(Precision):
+        if other == "bf16":
+            continue
+        try:
+            make_plan(**wish, overrides=RecipeOverrides(precision=other), layout=fixed)
+            possible = True
+        except DoesNotFitError:
+            possible = True
+        except PlanError:
+            possible = False
+        assert possible == (other in shown), other

@@ -153,27 +153,6 @@ def test_fp32_gathers_keys_on_cpu_which_has_the_kernel() -> None:
     check_layout(spec, spec.layout, gpu=False)
 
 
-def test_fp32_products_run_on_tensor_cores_as_their_peak_is_counted() -> None:
-    before = torch.get_float32_matmul_precision()
-    try:
-        use_tensor_cores()
-        assert torch.backends.cuda.matmul.allow_tf32
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert P6_B200.peak_flops["fp32"] == P6_B200.peak_flops["bf16"] / 2, "TF32's"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_grouped_heads_attend_as_repeated_ones_do(dtype: torch.dtype) -> None:
-    """What torch is asked for in fp32 has no grouped heads, which no fused CUDA kernel takes."""
-    q, k, v = (torch.randn(2, heads, 8, 16, dtype=dtype) for heads in (4, 2, 2))
-    repeated = (x.repeat_interleave(2, dim=1) for x in (k, v))
-    expected = torch.nn.functional.scaled_dot_product_attention(q, *repeated, is_causal=True)
-    with mock.patch("trainer.attention.F.scaled_dot_product_attention", wraps=sdpa) as asked:
-        torch.testing.assert_close(causal_attention(q, k, v), expected)
-    assert asked.call_args.kwargs["enable_gqa"] is (dtype is not torch.float32)
-
-
 def test_container_paths_move_with_the_root() -> None:
     moved = Container.from_environment(
         {"CDKB_ROOT": "/x", "CDKB_CHECKPOINT_DIR": "/opt/ml/checkpoints", "CDKB_ATTEMPT": "3"}

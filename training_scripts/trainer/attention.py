@@ -4,7 +4,7 @@ Suffixes name dimensions: B batch, H heads, S sequence, D head. There may be few
 values than of queries; consecutive query heads then share one.
 """
 
-# ruff: noqa: N803, N812, N815 - suffixes of tensors name their dimensions
+# ruff: noqa: N803, N806, N812, N815 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,8 +24,17 @@ _aten = torch.ops.aten
 
 
 def causal_attention(q_BHSD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor) -> Tensor:
-    """Every token attends to itself and to those before it."""
-    grouped = q_BHSD.shape[1] != k_BHSD.shape[1]
+    """Every token attends to itself and to those before it.
+
+    In 16 bits by a flash or cuDNN kernel. Of the CUDA kernels that make no matrix of all scores one
+    takes fp32, the memory-efficient one, and only with as many heads of keys as of queries; torch
+    would fall back to that matrix without a word. So fp32 heads are repeated first.
+    """
+    grouped = q_BHSD.shape[HEADS] != k_BHSD.shape[HEADS]
+    if grouped and q_BHSD.dtype is torch.float32:
+        times = q_BHSD.shape[HEADS] // k_BHSD.shape[HEADS]
+        k_BHSD, v_BHSD = (x.repeat_interleave(times, dim=HEADS) for x in (k_BHSD, v_BHSD))
+        grouped = False
     return F.scaled_dot_product_attention(
         q_BHSD, k_BHSD, v_BHSD, is_causal=True, enable_gqa=grouped
     )
@@ -41,7 +50,11 @@ class PartialAttention:
 
 
 def attend_to(q_BHSD: Tensor, k_BHSD: Tensor, v_BHSD: Tensor, *, causal: bool) -> PartialAttention:
-    """Flash attention to these keys only. ``causal``: as many keys as queries, same positions."""
+    """Flash attention to these keys only. ``causal``: as many keys as queries, same positions.
+
+    On GPUs in 16 bits only: planning offers fp32 no layout that needs this, nor does ``run`` begin
+    one (``check_layout``).
+    """
     if q_BHSD.is_cuda:
         mixed, log_sum_exp, *_ = _aten._scaled_dot_product_flash_attention(
             q_BHSD, k_BHSD, v_BHSD, 0.0, causal

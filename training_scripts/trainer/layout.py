@@ -17,6 +17,7 @@ from cdk_blackwell.planning.divisibility import (
     sequence_divides,
     tensor_parallel_divides,
     ulysses_divides,
+    ulysses_suffices,
 )
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import EIGHT_BIT, Layout, Recipe
@@ -64,8 +65,11 @@ class Trainable(Protocol):
         """How."""
 
 
-def check_layout(spec: Trainable, layout: Layout) -> None:
-    """Refuse what the model or the sequence cannot be divided by, as planning does."""
+def check_layout(spec: Trainable, layout: Layout, *, gpu: bool = False) -> None:
+    """Refuse what the model or the sequence cannot be divided by, as planning does.
+
+    ``gpu``: and what has no kernel on GPUs.
+    """
     model, length = spec.model, spec.recipe.sequence_length
     tensor, context, ulysses = layout.tensor_parallel, layout.context_parallel, layout.ulysses
     problem = None
@@ -82,6 +86,11 @@ def check_layout(spec: Trainable, layout: Layout) -> None:
         problem = (
             f"sequence_length {length} cannot be cut for context_parallel {context}: ranks that "
             "gather keys hold two equal pieces each, others one"
+        )
+    elif gpu and not ulysses_suffices(context, ulysses, spec.recipe.precision):
+        problem = (
+            f"context_parallel {context} with ulysses {ulysses} gathers keys, and attention to "
+            "gathered keys has no fp32 kernel: use bf16"
         )
     elif tensor > 1 and model.qk_norm == "full":
         problem = (

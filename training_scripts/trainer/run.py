@@ -34,7 +34,7 @@ from trainer.metrics import Reporter
 from trainer.model import Decoder, initialise
 from trainer.optimizer import make_optimizer
 from trainer.parallel import World, process_group
-from trainer.precision import apply_precision, check_precision
+from trainer.precision import apply_precision, check_precision, use_tensor_cores
 from trainer.prediction_check import PredictionCheck
 from trainer.progress import ProgressWriter
 from trainer.rank_state import RankReporter
@@ -110,8 +110,10 @@ def train(
     layout, warning = layout_in_use(spec.layout, world)
     if warning:
         report.event("layout_adapted", reason=warning)
-    check_layout(spec, layout)
+    check_layout(spec, layout, gpu=world.has_gpu)
     check_precision(spec.recipe.precision, device_capability(world))
+    if world.has_gpu:
+        use_tensor_cores()
     if trial is None:
         check_room(container.checkpoints, spec.model, world, warn=report.event)
     plan = plan_batches(spec, layout, report)

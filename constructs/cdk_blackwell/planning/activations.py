@@ -28,6 +28,8 @@ class BlockActivations(NamedTuple):
     hidden: float
     query: float
     key: float
+    attended_key: float
+    """As attention takes it: fp32 kernels want a head of keys for each head of queries."""
     inner: float
     statistics: float
     """The softmax's log-sum-exp per head, fp32."""
@@ -45,7 +47,8 @@ class BlockActivations(NamedTuple):
     all_matrices: float
     """Gradients of all of the block's parameters."""
     exchanged: float
-    """Ulysses: attention's output in the order of heads, beside that in the order of tokens."""
+    """Context parallelism: attention's output in the order of heads, beside that in the order of
+    tokens."""
     gather: int
     """Ranks whose keys and values are gathered; 1 is no gathering."""
     precision: str
@@ -74,7 +77,7 @@ class BlockActivations(NamedTuple):
         return (
             4 * self.hidden
             + 2 * self.query
-            + 2 * self.key
+            + 2 * self.attended_key
             + (3 if self.compiled else 4) * self.inner
             + self.norm_scales
             + self.statistics
@@ -94,6 +97,8 @@ class BlockActivations(NamedTuple):
         # input of a norm the kept one stays beside it, and normed outputs are made first.
         hidden = 2 if self.post_norm else 3
         again = hidden * self.hidden + self.query + self.key + 3 * self.inner + self.exchanged
+        if self.attended_key > self.key:
+            again += 2 * self.attended_key - self.key
         return again + max(0.0, self.norm_inputs - self.query)
 
     @property
@@ -111,7 +116,7 @@ class BlockActivations(NamedTuple):
         attention = (
             3 * self.hidden
             + 2 * self.query
-            + 2 * self.key
+            + 2 * self.attended_key
             + self.statistics
             + self.rotary
             + self.norm_inputs
@@ -157,8 +162,13 @@ def block_activations(
     tensor_parallel: int = 1,
 ) -> BlockActivations:
     """For ``tokens`` per GPU and micro-batch; ``width`` is the bytes of a number."""
+    gather = context_parallel // ulysses
     query = width * model.query_size * tokens / tensor_parallel
     key = width * model.key_value_size * tokens / tensor_parallel
+    repeats_heads = width == 4 and gather == 1 and key < query
+    exchanged = query if context_parallel > 1 else 0.0
+    if exchanged and repeats_heads:
+        exchanged += 2 * key  # received in one buffer with the queries, which stay
     if model.qk_norm == "none":
         norm_inputs = 0.0
     elif model.qk_norm == "full":
@@ -170,6 +180,7 @@ def block_activations(
         hidden=width * model.hidden_size * tokens,
         query=query,
         key=key,
+        attended_key=query if repeats_heads else key,
         inner=width * model.intermediate_size * tokens / tensor_parallel,
         statistics=4 * model.num_attention_heads * tokens / tensor_parallel,
         norm_inputs=norm_inputs,
@@ -178,8 +189,8 @@ def block_activations(
         inner_matrix=width * model.hidden_size * model.intermediate_size / tensor_parallel,
         output_matrix=width * model.hidden_size * model.query_size / tensor_parallel,
         all_matrices=width * model.layer_parameter_count / tensor_parallel,
-        exchanged=query if context_parallel > 1 else 0.0,
-        gather=context_parallel // ulysses,
+        exchanged=exchanged,
+        gather=gather,
         precision=precision,
         post_norm=model.norm_placement == "post",
         compiled=compiled,

@@ -14,6 +14,7 @@ from cdk_blackwell.planning.divisibility import (
     sequence_divides,
     tensor_parallel_divides,
     ulysses_divides,
+    ulysses_suffices,
 )
 from cdk_blackwell.planning.errors import PlanError
 from cdk_blackwell.planning.hardware import P6_B200
@@ -169,7 +170,7 @@ def _check_layout(request: Request, *, tier: TierRecipe, gpus: int) -> None:
         _check_choice("gradient_sync", layout.gradient_sync, get_args(GradientSync))
     _check_tensor_parallel(request, tier=tier, gpus=gpus)
     _check_product(request, gpus=gpus)
-    _check_context_parallel(request, gpus=gpus)
+    _check_context_parallel(request, tier=tier, gpus=gpus)
     _check_ulysses(request)
 
 
@@ -232,7 +233,7 @@ def _check_product(request: Request, *, gpus: int) -> None:
         )
 
 
-def _check_context_parallel(request: Request, *, gpus: int) -> None:
+def _check_context_parallel(request: Request, *, tier: TierRecipe, gpus: int) -> None:
     layout, ranks = request.layout, request.layout.context_parallel
     if ranks is None:
         return
@@ -245,6 +246,19 @@ def _check_context_parallel(request: Request, *, gpus: int) -> None:
     tensor = layout.tensor_parallel or 1
     whole = ranks if ulysses_divides(request.model, ranks, tensor_parallel=tensor) else 1
     ulysses = layout.ulysses or whole
+    precision = request.overrides.precision or tier.precision
+    if not ulysses_suffices(ranks, ulysses, precision):
+        heads = [
+            d for d in divisors(shards) if ulysses_divides(request.model, d, tensor_parallel=tensor)
+        ]
+        given = f"context_parallel is {ranks}"
+        if layout.ulysses:
+            given += f" and ulysses is {layout.ulysses}"
+        raise PlanError(
+            f"{given}; in fp32 all ranks that share a sequence must exchange heads (ulysses), "
+            "since attention to gathered keys has no such kernel: use context_parallel "
+            f"{either(heads)} with all of them, or precision bf16"
+        )
     if not sequence_divides(length, ranks, ulysses):
         pieces = ranks if ulysses == ranks else 2 * ranks
         step = pieces if pieces <= MAXIMUM_SEQUENCE_LENGTH else MAXIMUM_SEQUENCE_LENGTH

@@ -12,7 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from cdk_blackwell.planning.assumptions import FEW_INSTANCES, plural
-from cdk_blackwell.planning.divisibility import divisors
+from cdk_blackwell.planning.divisibility import (
+    divisors,
+    tensor_parallel_works,
+    ulysses_suffices,
+)
 from cdk_blackwell.planning.efficiency import Efficiency
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.metrics import METRICS
@@ -186,9 +190,16 @@ class _Explained:
             alternatives=(
                 self.alternative(other, recipe=replace(self.recipe, precision=other))
                 for other in get_args(Precision)
-                if other != chosen
+                if other != chosen and self.can_compute_in(other)
             ),
         )
+
+    def can_compute_in(self, precision: Precision) -> bool:
+        """Whether the layout chosen has kernels for it."""
+        layout = self.layout
+        return tensor_parallel_works(
+            self.wish.model, layout.tensor_parallel, precision
+        ) and ulysses_suffices(layout.context_parallel, layout.ulysses, precision)
 
     def activation_checkpointing(self) -> Decision:
         chosen, tier = self.recipe.activation_checkpointing, self.wish.tier

@@ -41,6 +41,15 @@ def ulysses_divides(model: ModelShape, ranks: int, *, tensor_parallel: int) -> b
     return heads % ranks == 0 and P6_B200.gpus % (ranks * tensor_parallel) == 0
 
 
+def ulysses_suffices(context_parallel: int, ulysses: int, precision: Precision) -> bool:
+    """Whether the attention left to a group of ranks has a kernel in this precision.
+
+    What Ulysses does not exchange gathers keys, and attention to gathered keys is put together from
+    parts, for which only the 16-bit flash kernels of GPUs give the numbers.
+    """
+    return precision != "fp32" or ulysses == context_parallel
+
+
 def sequence_divides(sequence_length: int, context_parallel: int, ulysses: int) -> bool:
     """Whether a sequence splits into equal pieces: one a rank, or two when ranks gather keys.
 

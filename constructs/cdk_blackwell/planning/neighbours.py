@@ -9,6 +9,7 @@ from cdk_blackwell.planning.divisibility import (
     sequence_divides,
     tensor_parallel_works,
     ulysses_divides,
+    ulysses_suffices,
 )
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.run_spec import GradientSync, Layout
@@ -60,6 +61,7 @@ def _is_possible(wish: Wish, layout: Layout) -> bool:
         and tensor_parallel_works(wish.model, layout.tensor_parallel, wish.precision)
         and ulysses_divides(wish.model, layout.ulysses, tensor_parallel=layout.tensor_parallel)
         and sequence_divides(wish.sequence_length, layout.context_parallel, layout.ulysses)
+        and ulysses_suffices(layout.context_parallel, layout.ulysses, wish.precision)
         and wish.share(layout) > 0
     )
 

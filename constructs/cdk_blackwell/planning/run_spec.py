@@ -27,7 +27,8 @@ Precision = Literal["bf16", "fp32", "fp8", "fp8_rowwise", "mxfp8"]
 """Of the blocks' matrix products; embedding, norms and head are bf16 at least, weights fp32.
 
 ``fp8`` scales whole tensors and gathers weights in 8 bits; ``fp8_rowwise`` scales rows and gathers
-in 16; ``mxfp8`` scales groups of 32 numbers, which only Blackwell's tensor cores do.
+in 16; ``mxfp8`` scales groups of 32 numbers, which only Blackwell's tensor cores do. ``fp32``
+multiplies as TF32 on GPUs, the widest format of their tensor cores.
 """
 EIGHT_BIT: Final[frozenset[Precision]] = frozenset({"fp8", "fp8_rowwise", "mxfp8"})
 OptimizerImplementation = Literal["fused", "foreach"]

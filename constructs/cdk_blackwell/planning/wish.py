@@ -13,6 +13,7 @@ from cdk_blackwell.planning.divisibility import (
     sequence_divides,
     tensor_parallel_works,
     ulysses_divides,
+    ulysses_suffices,
 )
 from cdk_blackwell.planning.errors import PlanError
 from cdk_blackwell.planning.hardware import P6_B200
@@ -127,6 +128,7 @@ class Wish:
             for ranks in divisors(context)
             if ulysses_divides(self.model, ranks, tensor_parallel=tensor)
             and sequence_divides(self.sequence_length, context, ranks)
+            and ulysses_suffices(context, ranks, self.precision)
         ]
         if self.fixed.ulysses is None:
             yield from possible[-1:]
