@@ -79,6 +79,8 @@ def _choice(key: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 def _choices(key: str, value: Any, allowed: tuple[str, ...]) -> tuple[str, ...]:
     parts = value if isinstance(value, list) else str(value).split(",")
+    if not parts:
+        raise SettingsError(f"context {key} is an empty list: give some of {', '.join(allowed)}")
     chosen = [
         _choice(key, part.strip() if isinstance(part, str) else part, allowed) for part in parts
     ]

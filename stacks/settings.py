@@ -119,7 +119,7 @@ class JobSettings:
         if self.model in ModelShape.preset_names():
             return ModelShape.preset(self.model)
         path = Path(self.model)
-        if not path.exists():
+        if not _exists(path):
             raise SettingsError(
                 f"model {self.model!r} is neither a preset ({', '.join(ModelShape.preset_names())})"
                 " nor an existing config.json"
@@ -241,6 +241,14 @@ def _read_job(tier: Tier, context: Mapping[str, Any]) -> JobSettings:
             if _given(context, key):
                 values[item.name] = read_value(key, context[key], hints[item.name])
     return JobSettings(**values)
+
+
+def _exists(path: Path) -> bool:
+    """Whether a file system could hold it, too: a name may be too long, or no name at all."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _given(context: Mapping[str, Any], key: str) -> bool:

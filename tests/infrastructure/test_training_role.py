@@ -83,8 +83,21 @@ def test_interfaces_are_made_in_the_jobs_own_subnet_and_group_only(stack: Stack)
     assert ends == [
         ":ec2:us-west-2:123456789012:network-interface/*",
         ":ec2:us-west-2:123456789012:security-group/sg-1",
-        ":ec2:us-west-2:123456789012:subnet/subnet-1",
+        # Whoever owns it: a subnet may be shared by another account, and its id is its own.
+        ":ec2:us-west-2:*:subnet/subnet-1",
     ]
+    condition = of(stack, "LendInterfaces")["Condition"]["ArnLikeIfExists"]
+    assert condition["ec2:Subnet"]["Fn::Join"][1][-1] == ":ec2:us-west-2:*:subnet/subnet-1"
+
+
+def test_only_the_logs_of_this_jobs_own_attempts_can_be_written(stack: Stack) -> None:
+    make(stack)
+    group = "log-group:/aws/sagemaker/TrainingJobs"
+    (of_group, of_streams) = (of(stack, sid)["Resource"] for sid in ("Logs", "OwnLogs"))
+    assert of_group["Fn::Join"][1][-1].endswith(f":{group}")
+    assert of_streams["Fn::Join"][1][-1].endswith(f":{group}:log-stream:job-*")
+    writing = [s for s in statements(stack) if "logs:PutLogEvents" in _list(s["Action"])]
+    assert [s["Sid"] for s in writing] == ["OwnLogs"]
 
 
 def test_initial_weights_are_readable_below_their_prefix_only(stack: Stack) -> None:
@@ -94,6 +107,13 @@ def test_initial_weights_are_readable_below_their_prefix_only(stack: Stack) -> N
     assert of(stack, "ReadWeights")["Action"] == "s3:GetObject"
     assert of(stack, "ListWeights")["Condition"] == {"StringLike": {"s3:prefix": "l/3/*"}}
     assert weights.uri == "s3://weights/l/3/"
+
+
+def test_a_whole_bucket_of_weights_can_be_listed_without_a_prefix(stack: Stack) -> None:
+    weights = S3Prefix(bucket=s3.Bucket.from_bucket_name(stack, "Weights", "weights"))
+    make(stack, initial_weights=weights)
+    # A request without a prefix has no key s3:prefix, so any condition on it would refuse it.
+    assert "Condition" not in of(stack, "ListWeights")
 
 
 def test_the_key_of_initial_weights_only_decrypts(stack: Stack) -> None:
@@ -140,7 +160,7 @@ def test_an_immutable_role_is_left_as_it_is(stack: Stack) -> None:
     assert Template.from_stack(stack).find_resources("AWS::IAM::Policy") == {}
 
 
-@pytest.mark.parametrize("prefix", ["/a", "a//b", "../a", "a b"])
+@pytest.mark.parametrize("prefix", ["/a", "a//b", "../a", "a b", "a*/b"])
 def test_fails_for_a_prefix_that_is_no_folder(stack: Stack, prefix: str) -> None:
     bucket = s3.Bucket.from_bucket_name(stack, "Weights", "weights")
     with pytest.raises(ValueError, match="is not usable: give folders"):

@@ -117,3 +117,40 @@ def test_fails_when_a_subclass_breaks_a_limit_of_sagemaker(
 def test_training_job_itself_is_not_used(stack: Stack, foundation: Foundation) -> None:
     with pytest.raises(TypeError, match="use SmallModelJob, MidModelJob or LargeShardedJob"):
         TrainingJob(stack, "Job", foundation=foundation, **SMALL)
+
+
+POINTS = {
+    "recipe": "RecipeOverrides",
+    "monitoring_of": "TrainingMonitoring",
+    "policy_statements": "Sequence",
+    "container_environment": "Mapping",
+    "channels": "Sequence",
+    "entrypoint": "tuple",
+    "request_template": "dict",
+}
+
+
+@pytest.mark.parametrize(("point", "kind"), POINTS.items())
+def test_fails_where_a_method_forgets_to_return(
+    stack: Stack, foundation: Foundation, point: str, kind: str
+) -> None:
+    forgetful = type("Forgetful", (SmallModelJob,), {point: lambda self, *args, **props: None})
+    says = rf"^{point}\(\) of the job's class returned None: return a {kind}, as super\(\)"
+    with pytest.raises(ValueError, match=says):
+        forgetful(stack, "Job", foundation=foundation, **SMALL)
+
+
+@pytest.mark.parametrize("commands", [("python3", ()), ((), "--run"), "python3"])
+def test_fails_on_a_command_that_would_be_taken_letter_by_letter(
+    stack: Stack, foundation: Foundation, commands: Any
+) -> None:
+    careless = type("Careless", (SmallModelJob,), {"entrypoint": lambda self: commands})
+    with pytest.raises(ValueError, match=r"^entrypoint\(\) of the job's class returned"):
+        careless(stack, "Job", foundation=foundation, **SMALL)
+
+
+def test_fails_on_a_channel_of_the_librarys_own_name(stack: Stack, foundation: Foundation) -> None:
+    more = {"channels": lambda self: [s3_channel("config", "s3://theirs/config/")]}
+    double = type("Double", (SmallModelJob,), more)
+    with pytest.raises(ValueError, match="channel 'config' is there twice: code, config"):
+        double(stack, "Job", foundation=foundation, **SMALL)

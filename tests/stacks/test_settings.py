@@ -53,6 +53,9 @@ def test_values_are_read_exactly(key: str, value: Any, expected: Any) -> None:
         ("account", 12345678901, "within quotes"),
         ("region", "moon", "us-west-2"),
         ("traintokens", "5", "did you mean train_tokens"),
+        ("tiers", [], "empty list: give some of small, mid, large-sharded"),
+        ("model", "m" * 5000, "neither a preset .* nor an existing config.json"),
+        ("model", "\0", "neither a preset .* nor an existing config.json"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any, words: str) -> None:

@@ -77,9 +77,17 @@ ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
         construct="TrainingRole",
         path="Policy/Resource",
         rules=_IAM5,
-        finding="Resource::arn:{}:logs:{}:{}:log-group:/aws/sagemaker/TrainingJobs:*",
-        reason="Streams of the one log group that SageMaker gives to training jobs; their names "
-        "hold the names of attempts, which only a launch knows.",
+        finding="Resource::arn:{}:logs:{}:{}:log-group:/aws/sagemaker/TrainingJobs:log-stream:{}-*",
+        reason="Streams of this job's own attempts in the one log group that SageMaker gives to "
+        "training jobs: run and attempt in the name are known at launch only.",
+    ),
+    Acknowledged(
+        construct="TrainingRole",
+        path="Policy/Resource",
+        rules=_IAM5,
+        finding="Resource::arn:{}:ec2:{}:*:subnet/{}",
+        reason="The job's one subnet, by its id. Where another account shares it, its ARN holds "
+        "that account, which is not known at synth; the id is nobody else's.",
     ),
     Acknowledged(
         construct="TrainingRole",

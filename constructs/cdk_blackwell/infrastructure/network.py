@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from aws_cdk import Acknowledgment, RemovalPolicy, Stack, Tags, Token, Validations
+from aws_cdk import Acknowledgment, Aws, RemovalPolicy, Stack, Tags, Token, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -279,6 +279,7 @@ class TrainingNetwork(Construct):
         return endpoints
 
     def _add_flow_logs(self) -> None:
+        stack = Stack.of(self)
         log_group = logs.LogGroup(
             self,
             "FlowLogGroup",
@@ -288,7 +289,17 @@ class TrainingNetwork(Construct):
         role = iam.Role(
             self,
             "FlowLogRole",
-            assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"),
+            # Only for flow logs of this account: the confused deputy, as VPC's documentation says.
+            assumed_by=iam.ServicePrincipal(
+                "vpc-flow-logs.amazonaws.com",
+                conditions={
+                    "StringEquals": {"aws:SourceAccount": stack.account},
+                    "ArnLike": {
+                        "aws:SourceArn": f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"
+                        "vpc-flow-log/*"
+                    },
+                },
+            ),
             description="Writes the training VPC's flow logs",
         )
         # Rejected traffic only: it shows what a missing rule blocks. Accepted traffic is the

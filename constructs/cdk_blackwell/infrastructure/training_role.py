@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from aws_cdk import Aws, Stack
@@ -30,6 +30,9 @@ class Grant:
     why: str
     conditions: Mapping[str, Mapping[str, str | Sequence[str]]] = field(default_factory=dict)
 
+
+SUBNET: Final = "arn:{partition}:ec2:{region}:*:subnet/{subnet}"
+"""A subnet that another account shares has that account in its ARN; the id is one of its own."""
 
 BASE_GRANTS: Final = (
     Grant(
@@ -59,17 +62,19 @@ BASE_GRANTS: Final = (
     ),
     Grant(
         sid="Logs",
-        actions=(
-            "logs:CreateLogGroup",
-            "logs:CreateLogStream",
-            "logs:DescribeLogStreams",
-            "logs:PutLogEvents",
-        ),
+        actions=("logs:CreateLogGroup", "logs:DescribeLogStreams"),
+        resources=("arn:{partition}:logs:{region}:{account}:log-group:" + NAMESPACE_OF_JOBS,),
+        why="the group that all training jobs of an account share",
+    ),
+    Grant(
+        sid="OwnLogs",
+        actions=("logs:CreateLogStream", "logs:PutLogEvents"),
         resources=(
-            "arn:{partition}:logs:{region}:{account}:log-group:" + NAMESPACE_OF_JOBS,
-            "arn:{partition}:logs:{region}:{account}:log-group:" + NAMESPACE_OF_JOBS + ":*",
+            "arn:{partition}:logs:{region}:{account}:log-group:"
+            + NAMESPACE_OF_JOBS
+            + ":log-stream:{job}-*",
         ),
-        why="the container's output",
+        why="the container's output: a stream's name begins with the training job's",
     ),
     Grant(
         sid="Metrics",
@@ -98,16 +103,17 @@ BASE_GRANTS: Final = (
         resources=(
             "arn:{partition}:ec2:{region}:{account}:network-interface/*",
             "arn:{partition}:ec2:{region}:{account}:security-group/{security_group}",
-            "arn:{partition}:ec2:{region}:{account}:subnet/{subnet}",
+            SUBNET,
         ),
         why="jobs in a VPC: interfaces in the job's subnet, in the job's group only",
     ),
-    # No condition on the subnet here: which keys EC2 fills in for these two calls when SageMaker
-    # makes them is not documented, and a wrong guess would block every launch.
+    # "IfExists": EC2 knows the subnet of an interface, but that it fills the key in when SageMaker
+    # makes these two calls is not documented, and a wrong guess would block every launch.
     Grant(
         sid="LendInterfaces",
         actions=("ec2:CreateNetworkInterfacePermission", "ec2:DeleteNetworkInterface"),
         resources=("arn:{partition}:ec2:{region}:{account}:network-interface/*",),
+        conditions={"ArnLikeIfExists": {"ec2:Subnet": SUBNET}},
         why="jobs in a VPC: SageMaker's instances use these interfaces and remove them at the end",
     ),
     # This action knows no resource type: named with an ARN, it would never be allowed.
@@ -144,14 +150,17 @@ IMAGE_GRANTS: Final = (
     ),
 )
 
+LIST_WEIGHTS: Final = Grant(
+    sid="ListWeights",
+    actions=("s3:ListBucket",),
+    resources=("{weights_bucket}",),
+    conditions={"StringLike": {"s3:prefix": "{weights_prefix}*"}},
+    why="fill the channel of initial weights",
+)
+LIST_WHOLE_BUCKET: Final = replace(LIST_WEIGHTS, conditions={})
+"""Without a prefix a request to list has no key ``s3:prefix`` for a condition to match."""
+
 WEIGHTS_GRANTS: Final = (
-    Grant(
-        sid="ListWeights",
-        actions=("s3:ListBucket",),
-        resources=("{weights_bucket}",),
-        conditions={"StringLike": {"s3:prefix": "{weights_prefix}*"}},
-        why="fill the channel of initial weights",
-    ),
     Grant(
         sid="LocateWeights",
         actions=("s3:GetBucketLocation",),
@@ -221,6 +230,7 @@ class TrainingRole(Construct):
             names["weights_bucket"] = initial_weights.bucket.bucket_arn
             names["weights_prefix"] = initial_weights.prefix
             grants += WEIGHTS_GRANTS
+            grants += (LIST_WEIGHTS if initial_weights.prefix else LIST_WHOLE_BUCKET,)
         own = [_statement(grant, names) for grant in grants]
         for sid, actions, keys in (
             ("StorageKey", STORAGE_KEY_ACTIONS, encryption_keys),

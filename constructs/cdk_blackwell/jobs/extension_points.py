@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aws_cdk import aws_iam as iam
 
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
     from aws_cdk import aws_sns as sns
     from constructs import Construct
+
+_Returned = TypeVar("_Returned")
+
+
+def returned(method: str, value: _Returned, kind: type[Any]) -> _Returned:
+    """``value``, which an extension point gave; ValueError where that is not a ``kind``.
+
+    A forgotten ``return`` gives None, and one text in place of a list would be taken letter by
+    letter.
+    """
+    if not isinstance(value, kind) or isinstance(value, str | bytes):
+        raise ValueError(
+            f"{method}() of the job's class returned {value!r}: return a {kind.__name__}, as "
+            f"super().{method}(...) does"
+        )
+    return value
 
 
 class ExtensionPoints:

@@ -224,6 +224,14 @@ def check_definition(definition: JobDefinition, run_id: str | None) -> None:
     request = render_request(
         definition, stack_id="arn:aws:cloudformation:sample", run_id=run_id or "sample", attempt=1
     )
+    names = [channel.get("ChannelName") for channel in request.get("InputDataConfig", ())]
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"channel {twice[0]!r} is there twice: {CHANNEL_CODE}, {CHANNEL_CONFIG}, "
+            f"{CHANNEL_DATASET}, {CHANNEL_CHECKPOINTS} and {CHANNEL_INITIAL_WEIGHTS} are this "
+            "library's own; give yours another name"
+        )
     violations: list[Violation] = check_training_request(request, is_unresolved=_is_token)
     if violations:
         lines = "; ".join(map(str, violations))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Stack
 from aws_cdk import aws_secretsmanager as secretsmanager
@@ -11,10 +12,17 @@ from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.jobs.checkpoints import Checkpoints
 from cdk_blackwell.jobs.checks import check_environment
+from cdk_blackwell.jobs.extension_points import returned
 from cdk_blackwell.jobs.request import RequestInputs
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
+
+
+def request_of(job: TrainingJob, **asked: Any) -> dict[str, Any]:
+    """The job's request template, by its own method; arguments are those of ``request_inputs``."""
+    template = job.request_template(request_inputs(job, **asked))
+    return returned("request_template", template, dict)
 
 
 def request_inputs(
@@ -30,7 +38,9 @@ def request_inputs(
 ) -> RequestInputs:
     """Ask the job's extension points, and check what they add to the environment."""
     stack = Stack.of(job)
-    entrypoint, arguments = job.entrypoint()
+    commands = returned("entrypoint", job.entrypoint(), tuple)
+    entrypoint, arguments = (returned("entrypoint", part, Sequence) for part in commands)
+    environment = returned("container_environment", job.container_environment(), Mapping)
     return RequestInputs(
         job=job.job_name,
         tier=job.tier,
@@ -44,14 +54,14 @@ def request_inputs(
         dataset_directory=_directory(job, dataset_prefix),
         checkpoints=checkpoints,
         initial_weights_uri=initial_weights.uri if initial_weights else None,
-        channels=job.channels(),
+        channels=returned("channels", job.channels(), Sequence),
         entrypoint=entrypoint,
         arguments=arguments,
         output_key_arn=job.encryption_key.key_arn if job.encryption_key else None,
         capacity=job.capacity,
         instance_count=job.instance_count,
         max_runtime_seconds=job.cost.runtime_seconds,
-        environment=check_environment(job.container_environment()),
+        environment=check_environment(environment),
         package_index=package_index,
         hugging_face_token=hugging_face_token,
         allow_tcp=allow_tcp,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jsii
 from aws_cdk import CustomResource, Duration, Stack, Tags
@@ -39,11 +39,11 @@ from cdk_blackwell.jobs.checks import (
     job_name_of,
 )
 from cdk_blackwell.jobs.cost_guard import CostGuard
-from cdk_blackwell.jobs.extension_points import ExtensionPoints
+from cdk_blackwell.jobs.extension_points import ExtensionPoints, returned
 from cdk_blackwell.jobs.interface import ImportedTrainingJob, ITrainingJob, JobUse
 from cdk_blackwell.jobs.plan_job import plan_job
 from cdk_blackwell.jobs.request import check_definition
-from cdk_blackwell.jobs.request_inputs import request_inputs
+from cdk_blackwell.jobs.request_inputs import request_of
 from cdk_blackwell.jobs.run_template import run_template
 from cdk_blackwell.jobs.surroundings import distinct_keys, find_surroundings
 from cdk_blackwell.jobs.tags import with_tags
@@ -208,7 +208,7 @@ class TrainingJob(ExtensionPoints, JobUse):
             global_batch_tokens=global_batch_tokens,
             train_tokens=train_tokens,
             instance_count=instance_count,
-            overrides=self.recipe(overrides or NO_OVERRIDES),
+            overrides=returned("recipe", self.recipe(overrides or NO_OVERRIDES), RecipeOverrides),
             layout=layout or ANY_LAYOUT,
             measured=measured,
             hourly_price_usd=hourly_price_usd,
@@ -277,19 +277,20 @@ class TrainingJob(ExtensionPoints, JobUse):
             secrets=[hugging_face_token] if hugging_face_token else [],
             statements=[
                 *(package_index.statements(stack) if package_index else ()),
-                *self.policy_statements(),
+                *returned("policy_statements", self.policy_statements(), Sequence),
             ],
             role=role,
         )
         self.role: iam.IRole = training_role.role
         bundle = bundle_asset(self, "Bundle", wheels=wheels)
-        self.monitoring: TrainingMonitoring = self.monitoring_of(
+        monitoring = self.monitoring_of(
             self,
             "Monitoring",
             thresholds=alarm_thresholds,
             topic=topic,
             encryption_key=self.encryption_key,
         )
+        self.monitoring = returned("monitoring_of", monitoring, TrainingMonitoring)
         dataset_bucket = self.file_system.dataset_bucket
         manifest_key = f"{prefix}{DATASET_MANIFEST_FILE}"
         self.controller: RunController = RunController(
@@ -317,17 +318,15 @@ class TrainingJob(ExtensionPoints, JobUse):
         self.definition: JobDefinition = JobDefinition(
             schema_version=SCHEMA_VERSION,
             job=self.job_name,
-            request=self.request_template(
-                request_inputs(
-                    self,
-                    dataset_prefix=prefix,
-                    checkpoints=checkpoints,
-                    initial_weights=initial_weights,
-                    package_index=package_index,
-                    hugging_face_token=hugging_face_token,
-                    allow_tcp=allow_tcp,
-                    encrypt_between_instances=encrypt_between_instances,
-                )
+            request=request_of(
+                self,
+                dataset_prefix=prefix,
+                checkpoints=checkpoints,
+                initial_weights=initial_weights,
+                package_index=package_index,
+                hugging_face_token=hugging_face_token,
+                allow_tcp=allow_tcp,
+                encrypt_between_instances=encrypt_between_instances,
             ),
             run=run_template(
                 job=self.job_name,
