@@ -21,6 +21,7 @@ WHEELS_STAMP := $(STAMPS)/wheelhouse
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_NODE := $(CURDIR)/$(BIN)/node
 
+comma := ,
 export NPM_CONFIG_UPDATE_NOTIFIER := false
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint requirements.txt
 # pip's talk as one line that is overwritten, on a terminal; nothing but errors in a log.
@@ -54,6 +55,21 @@ test-all: test $(SDK_STAMP)  ## The slow and strict tests too, with the SageMake
 .PHONY: test-long
 test-long: setup $(TEST_STAMP)  ## What takes many minutes more, before a release
 	@$(say) "long tests" && pytest -m long
+
+# The tests that need neither a GPU's packages nor minutes; the extras that they and the product use.
+LOWEST_TESTS := tests/planning tests/jobs tests/infrastructure tests/stacks tests/compliance tests/cli
+LOWEST_EXTRAS := local,train,data,cli,chart,nag,dev
+
+.PHONY: test-lowest
+test-lowest: setup  ## The oldest packages that pyproject.toml allows, in an environment of their own
+	@$(PIP) --editable '.[release]' | $(live) || $(PIP_FAILED)
+	@$(say) "the oldest versions allowed, in build/lowest" && rm -rf build/lowest && mkdir -p build/lowest
+	@uv pip compile pyproject.toml --quiet --no-header --resolution lowest-direct --python $(BIN)/python \
+		$(foreach extra,$(subst $(comma), ,$(LOWEST_EXTRAS)),--extra $(extra)) --output-file build/lowest/constraints.txt
+	@$(PYTHON) -m venv build/lowest/venv
+	@build/lowest/venv/bin/python -m pip install --disable-pip-version-check --constraint build/lowest/constraints.txt \
+		--editable '.[$(LOWEST_EXTRAS)]' | $(live) || $(PIP_FAILED)
+	@$(say) "pytest" && build/lowest/venv/bin/python -m pytest $(LOWEST_TESTS)
 
 .PHONY: docs
 docs: setup $(TEST_STAMP)  ## The documentation site, in build/site
