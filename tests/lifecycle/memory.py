@@ -72,13 +72,16 @@ class MemoryDynamoDB:
 
     def __init__(self) -> None:
         self.items: dict[tuple[str, str], Item] = {}
+        self.exists = True
 
     def get_item(self, **arguments: Any) -> dict[str, Any]:
+        self._require_table()
         assert arguments["ConsistentRead"]
         item = self.items.get(_key(arguments["Key"]))
         return {} if item is None else {"Item": dict(item)}
 
     def query(self, **arguments: Any) -> dict[str, Any]:
+        self._require_table()
         assert arguments["ConsistentRead"]
         partition = _plain(arguments["ExpressionAttributeValues"][":p"])
         return {"Items": [dict(v) for k, v in sorted(self.items.items()) if k[0] == partition]}
@@ -115,7 +118,12 @@ class MemoryDynamoDB:
                 assert kind == "ConditionCheck"
         return {}
 
+    def _require_table(self) -> None:
+        if not self.exists:
+            raise error("ResourceNotFoundException", "Requested resource not found")
+
     def _holds(self, arguments: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
+        self._require_table()
         condition = arguments.get("ConditionExpression")
         if condition is None:
             return True

@@ -9,7 +9,9 @@ from typing import Any, Final, Literal
 from cdk_blackwell.planning.cost import worst_case_usd
 from tests.lifecycle.world import definition
 
-Fault = Literal["crash before", "crash after", "error before", "error after", "delay", "between"]
+Fault = Literal[
+    "crash before", "crash after", "error before", "error after", "delay", "between", "stall"
+]
 Plan = tuple[tuple[int, Fault], ...]
 """Faults of one invocation: at which of its service calls, and what."""
 
@@ -21,6 +23,8 @@ RETRIES: Final = 2
 DEPTH: Final = 3
 """So many invocations run at once."""
 DELAY: Final = 45.0
+STALL: Final = FUNCTION_SECONDS - 1.0
+"""A function that is held up, but not ended, goes on in its last second."""
 MAX_RUNTIME: Final = 7_200
 PRICE: Final = 100.0
 CEILING: Final = 1.2 * worst_case_usd(

@@ -52,6 +52,7 @@ from tests.lifecycle.scenery import (
     FUNCTION_SECONDS,
     PERIODS,
     RETRIES,
+    STALL,
     SWEEP,
     Call,
     Frame,
@@ -100,6 +101,8 @@ class Simulation(Promises):
         self.accidents = 0
         """Invocations that did not come to their end."""
         self.broken: list[str] = []
+        self.goes_with_its_stack = False
+        """Whether a Delete is of the whole stack, not of the resource in one that stays."""
         self._ids = itertools.count(1)
 
     @staticmethod
@@ -223,6 +226,8 @@ class Simulation(Promises):
                 self.faults[f"{fault} {operation}"] += 1
             if fault == "delay":
                 self._sleep(DELAY)
+            if fault == "stall":
+                self._sleep(max(0.0, frame.until - FUNCTION_SECONDS + STALL - self.time.now()))
             if fault == "between" and len(self.frames) < DEPTH:
                 frame.wakes = self.time.now()
                 self.work()
@@ -281,6 +286,12 @@ class Simulation(Promises):
         answer = json.loads(body)
         (sent,) = (s for s in self.sent if s.event["RequestId"] == answer["RequestId"])
         sent.answers.append((self.time.now(), answer))
+        deleted = (sent.event["RequestType"], answer["Status"]) == ("Delete", "SUCCESS")
+        if deleted and self.goes_with_its_stack:
+            # Table and function go; what runs of the function runs on.
+            self.dynamodb.exists = False
+            self.queue.clear()
+            self.next_sweep = float("inf")
         statuses = {each["Status"] for _, each in sent.answers}
         if len(statuses) > 1 or len(sent.answers) > 1 + self._lost_answers():
             self._break(f"one answer: {sent.answers}")

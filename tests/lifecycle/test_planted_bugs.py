@@ -76,6 +76,7 @@ def relaunch_on_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
                     stack_id=event.stack_id,
                     claimed_at=attempt.claimed_at,
                     patient_quota=False,
+                    permitted=lambda: None,
                 )
         return resource._done(event, "rolled back")
 

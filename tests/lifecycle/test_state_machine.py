@@ -30,7 +30,10 @@ FAULTS = st.lists(
     st.tuples(
         st.integers(0, 30),
         st.sampled_from(
-            ["crash before", "crash after", "error before", "error after", "delay", "between"]
+            [
+                *("crash before", "crash after", "error before", "error after"),
+                *("delay", "between", "stall"),
+            ]
         ),
     ),
     max_size=2,

@@ -22,6 +22,7 @@ from cdk_blackwell.lifecycle.handler.errors import (
     LaunchUnknown,
     error_code,
 )
+from cdk_blackwell.lifecycle.handler.jobs import passing
 from cdk_blackwell.lifecycle.handler.resource import Event, Waiting, advance, physical_id
 from cdk_blackwell.lifecycle.handler.services import Services
 
@@ -125,7 +126,7 @@ def _until_answer(
 ) -> Answer | None:
     step = 0
     while True:
-        outcome = advance(services, request)
+        outcome = _step(services, request)
         if isinstance(outcome, Answer):
             return outcome
         pause = POLL_SECONDS[min(step, len(POLL_SECONDS) - 1)]
@@ -139,6 +140,20 @@ def _until_answer(
             return None
         services.clock.sleep(pause)
         step += 1
+
+
+def _step(services: Services, request: Event) -> Answer | Waiting:
+    try:
+        return advance(services, request)
+    except Exception as error:
+        if request.kind != "Delete" or not passing(error):
+            raise
+        # A stack that cannot be deleted is the price of answering now; there is most of an hour.
+        log.warning("AWS does not answer yet: %s", error)
+        return Waiting(
+            what=f"AWS to answer ({type(error).__name__}: {error})",
+            advice="Delete the stack again; jobs that it could not ask to stop may be running.",
+        )
 
 
 def _too_late(waiting: Waiting) -> Answer:

@@ -17,12 +17,25 @@ class LaunchDelayed(Exception):  # noqa: N818
     """No job exists yet, for a reason that passes: the message says which."""
 
 
+class LaunchUnwanted(Exception):  # noqa: N818
+    """No job exists, and none should: the run was stopped, or its claim is somebody else's now."""
+
+
 class LaunchUnknown(Exception):  # noqa: N818
     """SageMaker did not say whether it accepted; the claim stays until a describe tells."""
 
 
-ACCESS_REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException", "403", "Forbidden"})
-"""Error codes of a missing permission."""
+ACCESS_REFUSED: Final = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "403",
+        "Forbidden",
+        "UnauthorizedOperation",
+        "AuthorizationError",
+    }
+)
+"""Error codes of a missing permission; EC2 and SNS have words of their own."""
 
 
 def error_code(error: Any) -> str:

@@ -25,6 +25,7 @@ from cdk_blackwell.lifecycle.handler.errors import (
     LaunchDelayed,
     LaunchRefused,
     LaunchUnknown,
+    LaunchUnwanted,
     error_code,
     error_message,
     http_status,
@@ -148,56 +149,90 @@ class Jobs:
         return answer
 
     def create(
-        self, request: dict[str, Any], *, stack_id: str, claimed_at: float, patient_quota: bool
+        self,
+        request: dict[str, Any],
+        *,
+        stack_id: str,
+        claimed_at: float,
+        patient_quota: bool,
+        permitted: Callable[[], None],
     ) -> None:
         """Create the job or find that an earlier call of ours already did.
 
         ``patient_quota``: also wait for the quota, which a job that just ended may still hold.
+        ``permitted``: asked right before every call; raises LaunchUnwanted where none may be made.
         LaunchRefused when SageMaker says no, or the name is taken by a job that is not ours;
-        LaunchDelayed when it still says no after a while, but not for good; LaunchUnknown when it
-        answers nothing usable.
+        LaunchDelayed when it still says no after a while, but not for good; LaunchUnknown when one
+        of the calls may have taken effect, or still may.
         """
         name = request["TrainingJobName"]
         deadline = self.clock.now() + PATIENCE_SECONDS
         delay = 1.0
+        open_call: Exception | None = None
+        """Of a call that may yet take effect."""
         while True:
-            unclear = False
             try:
-                self.sagemaker.create_training_job(**request)
+                permitted()
+            except LaunchUnwanted as unwanted:
+                if open_call is None:
+                    raise
+                raise LaunchUnknown(f"{unwanted}; {_words(open_call)}") from open_call
+            failure = self._create_once(request)
+            if failure is None:
                 return
-            except ParamValidationError as error:
-                raise LaunchRefused(f"the request for {name} is not valid: {error}") from error
-            except ClientError as error:
-                failure: Exception = error
-                if error_code(error) == "ResourceInUse":
-                    self._require_ours(name, stack_id, claimed_at)
-                    return
-                unclear = http_status(error) >= 500
-                if not (unclear or _passes(error, patient_quota=patient_quota)):
-                    raise LaunchRefused(f"SageMaker refused {name}: {_words(error)}") from error
-            except NO_ANSWER as error:
-                failure, unclear = error, True
-            if unclear and self._describe(name) is not None:
+            if _unclear(failure):
+                open_call = failure
+            passes = _unclear(failure) or _passes(failure, patient_quota=patient_quota)
+            late = self.clock.now() + delay > deadline
+            # The client repeats a call by itself, so that any refusal, also one that says that the
+            # quota is used up, may be the answer to the second of two calls, the first of which
+            # took effect. So nothing is concluded from a refusal alone.
+            if (late or open_call is failure or not passes) and self._exists(name, failure):
                 self._require_ours(name, stack_id, claimed_at)
                 return
-            if self.clock.now() + delay > deadline:
+            if not passes and open_call is None:
+                text = f"SageMaker refused {name}: {_words(failure)}"
+                raise LaunchRefused(text) from failure
+            if not passes or late:
                 words = _words(failure).rstrip(".")
                 text = f"{name}: no success in {PATIENCE_SECONDS:.0f} s, last: {words}."
-                raise (LaunchUnknown if unclear else LaunchDelayed)(text) from failure
+                raise (LaunchDelayed if open_call is None else LaunchUnknown)(text) from failure
             self.clock.sleep(delay)
             delay = min(2 * delay, 15.0)
+
+    def _create_once(self, request: dict[str, Any]) -> Exception | None:
+        """One call; what it was answered with where that is not success."""
+        try:
+            self.sagemaker.create_training_job(**request)
+        except ParamValidationError as error:
+            name = request["TrainingJobName"]
+            raise LaunchRefused(f"the request for {name} is not valid: {error}") from error
+        except (ClientError, *NO_ANSWER) as error:
+            return error
+        return None
+
+    def _exists(self, name: str, failure: Exception) -> bool:
+        """Whether there is a job of this name after a call that failed."""
+        try:
+            found = self._describe(name) is not None
+        except ClientError as error:
+            if not (_refuses_access(error) and _refuses_access(failure)):
+                raise
+            return False  # Whoever may do nothing has done nothing.
+        if not found and _code(failure) == "ResourceInUse":
+            raise LaunchUnknown(f"{name} exists by one answer and does not by another")
+        return found
 
     def _require_ours(self, name: str, stack_id: str, claimed_at: float) -> None:
         description = self._describe(name)
         if description is None:
             raise LaunchUnknown(f"{name} exists by one answer and does not by another")
         arn = description["TrainingJobArn"]
-        owners = {
-            tag["Value"]
-            for page in self.sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
-            for tag in page["Tags"]
-            if tag["Key"] == TAG_STACK
-        }
+        pages = self.sagemaker.get_paginator("list_tags")
+        tags = self._patiently(
+            lambda: [tag for page in pages.paginate(ResourceArn=arn) for tag in page["Tags"]]
+        )
+        owners = {tag["Value"] for tag in tags if tag["Key"] == TAG_STACK}
         created = description.get("CreationTime")
         older = created is not None and created.timestamp() < claimed_at - _CLOCK_SKEW_SECONDS
         if owners != {stack_id} or older:
@@ -227,26 +262,41 @@ class Jobs:
         while True:
             try:
                 return call()
-            except ClientError as error:
-                if not (error_code(error) in _THROTTLED or http_status(error) >= 500):
-                    raise
-                if self.clock.now() + delay > deadline:
-                    raise
-            except NO_ANSWER:
-                if self.clock.now() + delay > deadline:
+            except (ClientError, *NO_ANSWER) as error:
+                if not passing(error) or self.clock.now() + delay > deadline:
                     raise
             self.clock.sleep(delay)
             delay = min(2 * delay, 15.0)
 
 
-def _passes(error: ClientError, *, patient_quota: bool) -> bool:
-    """Whether the refusal is of the kind that goes away by itself."""
-    code = error_code(error)
+def passing(error: Exception) -> bool:
+    """Whether AWS did not do what it was asked for a reason that goes away by itself."""
+    return _unclear(error) or _code(error) in _THROTTLED
+
+
+def _unclear(error: Exception) -> bool:
+    """Whether the call may have taken effect all the same."""
+    return isinstance(error, NO_ANSWER) or (
+        isinstance(error, ClientError) and http_status(error) >= 500
+    )
+
+
+def _passes(error: Exception, *, patient_quota: bool) -> bool:
+    """Whether the refusal of a launch is of the kind that goes away by itself."""
+    code = _code(error)
     if code == "ResourceLimitExceeded":
         return patient_quota
     if code == "ValidationException":
         return _ROLE_NOT_YET_SEEN.search(error_message(error)) is not None
-    return code in _THROTTLED or code in ACCESS_REFUSED
+    return code in _THROTTLED or _refuses_access(error)
+
+
+def _refuses_access(error: Exception) -> bool:
+    return _code(error) in ACCESS_REFUSED
+
+
+def _code(error: Exception) -> str:
+    return error_code(error) if isinstance(error, ClientError) else ""
 
 
 def _words(error: Exception) -> str:

@@ -18,7 +18,7 @@ from cdk_blackwell.lifecycle.handler.budget import (
     worst_billed_seconds,
 )
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
-from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused
+from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused, LaunchUnwanted
 from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
@@ -30,6 +30,8 @@ from cdk_blackwell.planning.contracts import training_job_name
 
 PENDING_SECONDS: Final = 12 * 3600.0
 """How long a resubmission may be put off where the request has no MaxPendingTimeInSeconds."""
+EFFECT_SECONDS: Final = 300.0
+"""So long a call whose answer was lost may still take effect. This project's assumption."""
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,28 @@ def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> 
     preflight(services, owner, run_id)
     job = JobDefinition.from_json(owner.definition).job
     name = training_job_name(job=job, stack_id=owner.stack_id, run_id=run_id, attempt=1)
+    held: Attempt | None = None
+    try:
+        held = _claim_first(services, owner, run_id, name, requester)
+        return submit(services, held)
+    except (LaunchRefused, LaunchUnwanted) as refusal:
+        if held is not None:
+            give_back(services, held, str(refusal))
+        raise LaunchRefused(str(refusal)) from refusal
+    except Exception:
+        # Whoever asked is told that it failed; nothing may start behind their back, and what did
+        # start must not run until the next sweep.
+        try:
+            _abandon(services, held or services.store.attempt(name), requester)
+        except Exception:
+            log.exception("%s is left to the sweep", name)
+        raise
+
+
+def _claim_first(
+    services: Services, owner: Owner, run_id: str, name: str, requester: str
+) -> Attempt:
+    """The claim as this invocation holds it, or as it is where it needs no holder any more."""
     claim = services.store.claim_first(
         owner, run_id=run_id, job_name=name, definition=owner.definition, requester=requester
     )
@@ -90,26 +114,28 @@ def start_run(services: Services, owner: Owner, run_id: str, requester: str) -> 
         raise LaunchRefused(
             f"run_id already used: {run_id!r} was launched before. Choose another run_id."
         )
-    try:
-        return submit(services, attempt)
-    except LaunchRefused as refusal:
-        give_back(services, attempt, str(refusal))
-        raise
-    except Exception:
-        # Whoever asked is told that it failed; nothing may start behind their back, and what did
-        # start must not run until the next sweep.
-        services.store.stop_run(owner.owner, run_id)
-        try:
-            services.jobs.stop(attempt.job_name)
-        except Exception:
-            log.exception("%s is left to the sweep", attempt.job_name)
-        raise
+    if claim is Claim.WON or attempt.state != "claimed":
+        return attempt
+    held = services.store.take_up(attempt)
+    if held is None:
+        raise LaunchUnwanted(f"{name} is being launched by another invocation")
+    return held
+
+
+def _abandon(services: Services, attempt: Attempt | None, requester: str) -> None:
+    """Nothing more of a launch that failed for an unknown reason, if it was this requester's."""
+    if attempt is None or attempt.requester != requester:
+        return
+    services.store.stop_run(attempt.owner, attempt.run_id)
+    services.jobs.stop(attempt.job_name)
+    services.store.let_go(attempt, seconds_more=EFFECT_SECONDS)
 
 
 def submit(services: Services, attempt: Attempt) -> Launched:
-    """Bring a claim to SageMaker, and stop the job at once if it is no longer wanted.
+    """Bring a claim that was taken up to SageMaker; stop the job at once if it is not wanted then.
 
-    LaunchRefused when no job exists or will (the caller gives the claim back); LaunchDelayed, for
+    LaunchRefused when no job exists or will (the caller gives the claim back); LaunchUnwanted when
+    none was created because the run was stopped, or the claim is another's now; LaunchDelayed, for
     later attempts only, when SageMaker may take it later; LaunchUnknown, or what AWS raised, when
     that is open. In the latter cases the claim stays, and the reconcile goes on with it.
     """
@@ -153,6 +179,7 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
             stack_id=attempt.stack_id,
             claimed_at=attempt.claimed_at,
             patient_quota=not attempt.first,
+            permitted=lambda: _require_wanted(services, attempt),
         )
     except LaunchDelayed as delay:
         # Whoever launches a run waits for the answer; a run of days waits for its next attempt.
@@ -163,6 +190,15 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
             raise LaunchRefused(f"{delay} That was so for {limit / 3600:g} hours.") from delay
         raise
     return request
+
+
+def _require_wanted(services: Services, held: Attempt) -> None:
+    """LaunchUnwanted unless this invocation may create the job at this very moment."""
+    if not services.store.may_launch(held):
+        raise LaunchUnwanted(
+            f"run {held.run_id!r} was stopped before {held.job_name} was created, or another "
+            "invocation launches it"
+        )
 
 
 def _run_seconds(services: Services, definition: JobDefinition, attempt: Attempt) -> int:
@@ -224,8 +260,14 @@ def _run(services: Services, attempt: Attempt) -> Run:
 
 
 def give_back(services: Services, attempt: Attempt, why: str) -> None:
-    """End the run of a claim that SageMaker will never take, and forget the claim."""
+    """End the run of a claim that SageMaker will never take its holder, and forget the claim."""
     services.store.stop_run(attempt.owner, attempt.run_id)
+    if attempt.earlier_until > services.clock.now():
+        # Whoever held it before may be alive, so it is kept until nothing can come of it.
+        services.store.let_go(attempt)
+        return
+    if not services.store.holds(attempt):
+        return
     if attempt.first:
         try:
             services.storage.give_back(

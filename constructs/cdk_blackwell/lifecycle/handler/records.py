@@ -106,8 +106,10 @@ class Attempt:
     claimed_at: float
     requester: str
     """Id of the event or invocation that claimed it; its repetitions may continue the launch."""
-    busy_since: float
-    """When somebody last began to bring it to SageMaker; 0 while nobody is at it."""
+    held_until: float
+    """Until then a job may come of the claim: Lambda lets nobody who took it up live longer."""
+    earlier_until: float = 0.0
+    """The same of whoever held it before the reader took it up and never let go; not stored."""
     delay: str
     """Why SageMaker did not take it yet, empty when it never said so."""
     status: str

@@ -12,7 +12,7 @@ from dataclasses import replace
 from cdk_blackwell.lifecycle.handler.budget import (
     affordable_seconds,
 )
-from cdk_blackwell.lifecycle.handler.claims import resolve
+from cdk_blackwell.lifecycle.handler.claims import go_on, resolve
 from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.launch import billed, billed_before
@@ -101,6 +101,7 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
         run_id=run.run_id,
         attempt=attempt.attempt + 1,
     )
+    claim = None
     if not attempt.done:
         claim = services.store.claim_next(owner, attempt, job_name=name, requester=requester)
         if claim is Claim.NOT_DESIRED:
@@ -108,7 +109,11 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
             _end_run(services, attempt, run, consequence.state, consequence.text)
             return
     following = services.store.attempt(name)
-    if following is not None:
+    if following is None:
+        return
+    if claim is Claim.WON:
+        go_on(services, following)
+    else:
         resolve(services, following, requester)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cdk_blackwell.lifecycle.handler.claims import in_progress, record_absent
+from cdk_blackwell.lifecycle.handler.claims import may_come, record_absent
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.services import Services
 
@@ -12,9 +12,8 @@ from cdk_blackwell.lifecycle.handler.services import Services
 def stop_attempts(services: Services, attempts: Iterable[Attempt]) -> tuple[str, ...]:
     """Ask every attempt's job to stop; names of those that are not at an end yet.
 
-    A young claim without a job counts as not at an end, because its launch may be under way; it
-    looks at the desired state after CreateTrainingJob and stops its job itself. Raises only after
-    every attempt was asked.
+    One that SageMaker does not know counts as not at an end while a job may still come of its
+    claim. Raises only after every attempt was asked.
     """
     alive: list[str] = []
     errors: list[Exception] = []
@@ -36,7 +35,7 @@ def _stop(services: Services, attempt: Attempt) -> bool:
     seen = services.jobs.stop(attempt.job_name)
     if seen is not None:
         return seen.terminal
-    if in_progress(services, attempt):
-        return attempt.state == "submitted"
+    if may_come(services, attempt):
+        return False
     record_absent(services, attempt)
     return True

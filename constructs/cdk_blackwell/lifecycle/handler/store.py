@@ -8,10 +8,11 @@ is one transaction with the desired state, so that after a stop or a tombstone n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.definition import TABLE_SORT_KEY
+from cdk_blackwell.lifecycle.handler.permissions import FUNCTION_TIMEOUT_SECONDS
 from cdk_blackwell.lifecycle.handler.records import (
     Action,
     Attempt,
@@ -27,6 +28,9 @@ from cdk_blackwell.lifecycle.handler.table import CONDITION_FAILED, Table, milli
 OWNER: Final = "owner"
 RUN: Final = "run"
 ATTEMPT: Final = "attempt"
+
+HOLD_SECONDS: Final = FUNCTION_TIMEOUT_SECONDS + 60.0
+"""Longer than any invocation of the function lives, by more than two hosts' clocks differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,31 +187,56 @@ class Store:
         )
 
     def wants(self, attempt: Attempt) -> bool:
-        """Whether an attempt's job should be alive, as it is wanted now."""
+        """Whether an attempt's job should be alive: its run is wanted now, its claim is known."""
         owner = self.owner(attempt.owner)
-        return owner is not None and owner.wants(attempt.run_id)
+        wanted = owner is not None and owner.wants(attempt.run_id)
+        return wanted and self.attempt(attempt.job_name) is not None
 
-    def take_up(self, attempt: Attempt) -> bool:
-        """Begin to bring a claim to SageMaker; False when somebody else did since it was read."""
-        return self.table.update(
+    def take_up(self, attempt: Attempt) -> Attempt | None:
+        """Begin to bring a claim to SageMaker; None when somebody else did since it was read.
+
+        Gives the claim as it is held now. ``held_until`` grows with every holder, so that it tells
+        them apart, and whoever waits for it has waited for all of them.
+        """
+        seen = milliseconds(attempt.held_until)
+        until = max(self.table.now() + milliseconds(HOLD_SECONDS), seen + 1)
+        taken = self.table.update(
             ATTEMPT,
             attempt.job_name,
-            "SET busy_since = :now",
-            {":now": self.table.now()},
-            condition="attempt_state = :claimed AND "
-            "(attribute_not_exists(busy_since) OR busy_since = :seen)",
-            extra={":claimed": "claimed", ":seen": milliseconds(attempt.busy_since)},
+            "SET held_until = :until",
+            {":until": until},
+            condition="attempt_state = :claimed AND held_until = :seen",
+            extra={":claimed": "claimed", ":seen": seen},
         )
+        if not taken:
+            return None
+        return replace(attempt, held_until=seconds(until), earlier_until=attempt.held_until)
 
-    def put_off(self, attempt: Attempt, reason: str) -> None:
-        """Keep a claim that SageMaker did not take yet; nobody is at it until it is taken up."""
+    def holds(self, held: Attempt) -> bool:
+        """Whether a claim that was taken up is still its taker's."""
+        now = self.attempt(held.job_name)
+        return now is not None and (now.state, now.held_until) == ("claimed", held.held_until)
+
+    def may_launch(self, held: Attempt) -> bool:
+        """Whether the taker of a claim may bring it to SageMaker, as things are now."""
+        owner = self.owner(held.owner)
+        return owner is not None and owner.wants(held.run_id) and self.holds(held)
+
+    def let_go(self, held: Attempt, *, seconds_more: float = 0.0, delay: str | None = None) -> None:
+        """Give up a claim that was taken up, for whoever takes it up next.
+
+        :param seconds_more: so long a call already made may still take effect.
+        :param delay: why SageMaker did not take it yet. Default: as before.
+        """
+        # Who held it before and never let go may be alive all the same.
+        until = max(held.earlier_until, self.table.clock.now() + seconds_more)
         self.table.update(
             ATTEMPT,
-            attempt.job_name,
-            "SET busy_since = :nobody, delay = :r",
-            {":nobody": 0, ":r": reason},
-            condition="attempt_state = :claimed",
-            extra={":claimed": "claimed"},
+            held.job_name,
+            "SET held_until = :until, delay = :r",
+            {":until": milliseconds(until), ":r": held.delay if delay is None else delay},
+            condition="attempt_state = :claimed AND held_until = :mine",
+            extra={":claimed": "claimed", ":mine": milliseconds(held.held_until)},
         )
 
     def mark_submitted(self, job_name: str) -> None:
@@ -267,13 +296,13 @@ class Store:
             extra={":ended": "ended", ":false": False},
         )
 
-    def release(self, attempt: Attempt) -> None:
-        """Forget a claim that SageMaker refused, so that the name stays usable."""
+    def release(self, held: Attempt) -> None:
+        """Forget a claim that SageMaker refused its holder, so that the name stays usable."""
         self.table.delete(
             ATTEMPT,
-            attempt.job_name,
-            condition="attempt_state = :claimed",
-            values={":claimed": "claimed"},
+            held.job_name,
+            condition="attempt_state = :claimed AND held_until = :mine",
+            values={":claimed": "claimed", ":mine": milliseconds(held.held_until)},
         )
 
     def _put_attempt(
@@ -286,7 +315,7 @@ class Store:
             "attempt": attempt,
             "attempt_state": "claimed",
             "claimed_at": self.table.now(),
-            "busy_since": self.table.now(),
+            "held_until": self.table.now() + milliseconds(HOLD_SECONDS),
             "requester": requester,
         }
         return self.table.put_new(ATTEMPT, job_name, item)
@@ -331,7 +360,7 @@ def _read_attempt(item: Mapping[str, Any]) -> Attempt:
         state=item["attempt_state"],
         claimed_at=seconds(item["claimed_at"]),
         requester=item["requester"],
-        busy_since=seconds(item.get("busy_since", item["claimed_at"])),
+        held_until=seconds(item["held_until"]),
         delay=item.get("delay", ""),
         status=item.get("job_status", ""),
         cause=item.get("cause", "unknown"),
