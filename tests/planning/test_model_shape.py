@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 from dataclasses import asdict, replace
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_blackwell.planning.hugging_face_families import FAMILIES
+from cdk_blackwell.planning.json_text import MAXIMUM_BYTES
 from cdk_blackwell.planning.model_shape import (
     MAXIMUM_DIMENSION,
     MAXIMUM_ROPE_THETA,
@@ -53,7 +55,7 @@ def shapes(draw: st.DrawFn) -> ModelShape:
         original_max_position_embeddings=draw(size),
     )
     return ModelShape(
-        name=draw(st.text(min_size=1, max_size=20)),
+        name=draw(st.text(st.characters(codec="utf-8"), min_size=1).filter(str.isprintable)),
         vocab_size=draw(size),
         hidden_size=draw(size),
         intermediate_size=draw(size),
@@ -204,6 +206,12 @@ def test_configs_of_older_transformers_are_read(tmp_path: Path) -> None:
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "blocks differ in rotary"),
         ({"partial_rotary_factor": 0.5}, "only a part of each head"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "factor"),
+        ({"rope_theta": "1e4"}, "rope_theta is '1e4'; a number is needed"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads is 0"),
+        ({"head_dim": 0}, "head_dim is 0"),
+        ({"head_dim": 512}, "head_dim is 512; .* up to 256"),
+        ({"model_type": "xlm-roberta"}, "an encoder"),
+        ({"model_type": "granitemoehybrid"}, "mixture of experts"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_by_name(change: dict[str, Any], words: str) -> None:
@@ -212,7 +220,36 @@ def test_what_cannot_be_trained_is_refused_by_name(change: dict[str, Any], words
         ModelShape.from_hugging_face_config(config)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '"llama"', "\x00\xff"])
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=3,
+)
+
+
+@given(st.sampled_from(sorted(LLAMA.to_hugging_face_config())), JSON_VALUES)
+def test_whatever_a_key_holds_is_read_or_refused(key: str, value: Any) -> None:
+    config = {**LLAMA.to_hugging_face_config(), key: value}
+    with contextlib.suppress(ValueError):  # nothing else
+        shape = ModelShape.from_hugging_face_config(config)
+        assert shape.parameter_count > 0
+        assert shape.name.isprintable()
+
+
+def test_a_name_loses_what_a_terminal_would_obey() -> None:
+    config = {**LLAMA.to_hugging_face_config(), "name": "red\x1b[31m\n"}
+    assert ModelShape.from_hugging_face_config(config).name == "red[31m"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", "[]", '"llama"', "\x00\xff"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param('{"vocab_size": ' + "9" * 5000 + "}", id="digits"),
+        pytest.param(" " * (MAXIMUM_BYTES + 1), id="large"),
+    ],
+)
 def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(content.encode("latin-1"))

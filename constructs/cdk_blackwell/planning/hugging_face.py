@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,12 +10,22 @@ from typing import Any, Final
 
 from cdk_blackwell.planning.hugging_face_families import family_of
 from cdk_blackwell.planning.hugging_face_refusals import check_config
+from cdk_blackwell.planning.json_text import read_json
 from cdk_blackwell.planning.model_shape import MAXIMUM_NAME_LENGTH, ModelShape, RopeScaling
 
 LLAMA_DEFAULTS: Final = {"rms_norm_eps": 1e-6, "tie_word_embeddings": False}
 """What ``transformers`` assumes where a config leaves a key out; a family may differ."""
 DEFAULT_ROPE_THETA: Final = 10_000.0
 """The same for the rotary base, in all families read here."""
+NEEDED_KEYS: Final = (
+    "hidden_size",
+    "num_attention_heads",
+    "vocab_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "max_position_embeddings",
+)
+"""Never assumed: a wrong guess would be another model."""
 ROPE_KEYS: Final = ("rope_parameters", "rope_scaling")
 
 
@@ -25,16 +34,7 @@ def read_config(source: str | Path | Mapping[str, Any], *, name: str | None) -> 
     if isinstance(source, Mapping):
         return _read(source, where="the model config", name=name)
     path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"the model config {path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"the model config {path} is not a text file: {error}") from error
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the model config {path} is not JSON: {error}") from error
+    config = read_json(path, what=f"the model config {path}")
     if not isinstance(config, dict):
         raise ValueError(f"the model config {path} must hold one JSON object")
     return _read(config, where=f"the model config {path}", name=name)
@@ -45,25 +45,23 @@ def _read(given: Mapping[str, Any], *, where: str, name: str | None) -> ModelSha
     config = {**LLAMA_DEFAULTS, **family.defaults, **given}
     _warn_of_window(config, where)
 
-    def need(key: str) -> Any:
+    for key in NEEDED_KEYS:
         if config.get(key) is None:
             raise ValueError(f"{where} lacks {key}")
-        return config[key]
-
-    heads, hidden = need("num_attention_heads"), need("hidden_size")
-    own_name = str(config.get("_name_or_path") or config.get("name") or family.model_type)
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    shared, width = config.get("num_key_value_heads"), config.get("head_dim")
     try:
         rope_theta, rope_scaling = _read_rope(config)
         return ModelShape(
-            name=name or own_name[-MAXIMUM_NAME_LENGTH:],
-            vocab_size=need("vocab_size"),
+            name=name or _name(config) or family.model_type,
+            vocab_size=config["vocab_size"],
             hidden_size=hidden,
-            intermediate_size=need("intermediate_size"),
-            num_hidden_layers=need("num_hidden_layers"),
+            intermediate_size=config["intermediate_size"],
+            num_hidden_layers=config["num_hidden_layers"],
             num_attention_heads=heads,
-            num_key_value_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or _divide(hidden, heads),
-            max_position_embeddings=need("max_position_embeddings"),
+            num_key_value_heads=heads if shared is None else shared,
+            head_dim=_divide(hidden, heads) if width is None else width,
+            max_position_embeddings=config["max_position_embeddings"],
             rope_theta=rope_theta,
             rms_norm_eps=_as_float(config["rms_norm_eps"]),
             tie_word_embeddings=config["tie_word_embeddings"],
@@ -74,6 +72,13 @@ def _read(given: Mapping[str, Any], *, where: str, name: str | None) -> ModelSha
         )
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def _name(config: Mapping[str, Any]) -> str:
+    """The config's own name, as far as it can be printed; empty when it has none."""
+    texts = (config.get(key) for key in ("_name_or_path", "name"))
+    found = next((text for text in texts if isinstance(text, str) and text), "")
+    return "".join(filter(str.isprintable, found))[-MAXIMUM_NAME_LENGTH:]
 
 
 def _warn_of_window(config: Mapping[str, Any], where: str) -> None:
@@ -96,9 +101,10 @@ def _read_rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 
     Where both are given they must agree, since readers differ in which one they believe.
     """
-    written = [_rope_object(config, key) for key in ROPE_KEYS if config.get(key)]
+    written = [_rope_object(config, key) for key in ROPE_KEYS if config.get(key) is not None]
+    written = [rope for rope in written if rope]
     thetas = {
-        _as_float(rope["rope_theta"])
+        _rope_theta(rope["rope_theta"])
         for rope in (config, *written)
         if rope.get("rope_theta") is not None
     }
@@ -109,6 +115,12 @@ def _read_rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
             f"scalings {', '.join(map(str, scalings))}"
         )
     return next(iter(thetas), DEFAULT_ROPE_THETA), next(iter(scalings), None)
+
+
+def _rope_theta(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"rope_theta is {str(value)[:60]!r}; a number is needed")
+    return float(_as_float(value))
 
 
 def _rope_object(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:

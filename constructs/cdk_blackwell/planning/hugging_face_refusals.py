@@ -60,8 +60,21 @@ REFUSED_TYPES: Final = {
 }
 """Well-known families by what the trainer lacks for them."""
 
-REFUSED_ENDINGS: Final = {"moe": _EXPERTS, "_vl": _MULTIMODAL, "_omni": _MULTIMODAL}
-"""Endings that ``transformers`` gives to the types of a kind."""
+REFUSED_PARTS: Final = {
+    "moe": _EXPERTS,
+    "mixtral": _EXPERTS,
+    "deepseek": _EXPERTS,
+    "kimi": _EXPERTS,
+    "vl": _MULTIMODAL,
+    "llava": _MULTIMODAL,
+    "omni": _MULTIMODAL,
+    "audio": _MULTIMODAL,
+    "vision": _MULTIMODAL,
+    "bert": _ENCODER,
+    "t5": _BOTH,
+    "mamba": _RECURRENT,
+}
+"""Parts of the names that ``transformers`` gives to the types of a kind."""
 
 REFUSED_KEYS: Final = {
     "num_local_experts": _EXPERTS,
@@ -86,8 +99,8 @@ _REFUSAL: Final = (
 def check_config(config: Mapping[str, Any], where: str) -> Family:
     """The config's family; ValueError names what the trainer lacks for it."""
     model_type = str(config.get("model_type"))
-    endings = (kind for end, kind in REFUSED_ENDINGS.items() if model_type.endswith(end))
-    kind = REFUSED_TYPES.get(model_type) or next(endings, None)
+    parts = (kind for part, kind in REFUSED_PARTS.items() if part in model_type)
+    kind = REFUSED_TYPES.get(model_type) or next(parts, None)
     if kind is not None:
         raise ValueError(f"{where} has model_type {model_type!r}: it is {kind}, {_REFUSAL}")
     family = FAMILIES.get(model_type)

@@ -13,6 +13,8 @@ from cdk_blackwell.planning.hugging_face_families import NormPlacement, QKNorm, 
 MAXIMUM_DIMENSION: Final = 10**7
 """Above any real vocabulary or width; catches slips such as 10**30."""
 MAXIMUM_ROPE_THETA: Final = 1e12
+MAXIMUM_HEAD_DIM: Final = 256
+"""Of torch's flash attention; beyond, memory would grow with the square of the sequence."""
 MAXIMUM_NAME_LENGTH: Final = 128
 
 
@@ -87,9 +89,11 @@ class ModelShape:
     them, before the residual is added (OLMo 2)."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not 1 <= len(self.name) <= MAXIMUM_NAME_LENGTH:
+        named = isinstance(self.name, str) and self.name.isprintable()
+        if not named or not 1 <= len(self.name) <= MAXIMUM_NAME_LENGTH:
             raise ValueError(
-                f"model name is {str(self.name)[:40]!r}; give 1 to {MAXIMUM_NAME_LENGTH} characters"
+                f"model name is {str(self.name)[:40]!r}; give 1 to {MAXIMUM_NAME_LENGTH} "
+                "printable characters"
             )
         for field in fields(self):
             if field.type == "int":
@@ -113,6 +117,11 @@ class ModelShape:
             )
         if self.head_dim % 2:
             raise ValueError(f"model head_dim is {self.head_dim}; RoPE needs an even number")
+        if self.head_dim > MAXIMUM_HEAD_DIM:
+            raise ValueError(
+                f"model head_dim is {self.head_dim}; attention kernels that make no matrix of all "
+                f"scores take up to {MAXIMUM_HEAD_DIM}"
+            )
         if self.rope_scaling is not None and not isinstance(self.rope_scaling, RopeScaling):
             raise ValueError(f"model rope_scaling is {self.rope_scaling!r}; give a RopeScaling")
         check_family(self)

@@ -21,6 +21,7 @@ from cdk_blackwell.planning.contracts import (
     check_job_prefix,
     check_run_id,
 )
+from cdk_blackwell.planning.json_text import parse_json
 from cdk_blackwell.planning.model_shape import ModelShape
 
 Precision = Literal["bf16", "fp32", "fp8", "fp8_rowwise", "mxfp8"]
@@ -267,10 +268,7 @@ class RunSpec:
     @classmethod
     def from_json(cls, text: str) -> RunSpec:
         """Parse ``run.json``; ValueError when it is not one."""
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"run.json is not JSON: {error}") from error
+        value = parse_json(text, what="run.json")
         if not isinstance(value, dict):
             raise ValueError("run.json must hold one JSON object")
         return cls.from_dict(value)

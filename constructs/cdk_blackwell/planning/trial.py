@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cdk_blackwell.planning.contracts import SCHEMA_VERSION, TRIAL_FILE
+from cdk_blackwell.planning.json_text import parse_json
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import Layout, Recipe, plain, read_dataclass
 
@@ -110,10 +111,7 @@ class TrialReport:
     @classmethod
     def from_json(cls, text: str) -> TrialReport:
         """Parse ``trial.json``; ValueError when it is not one."""
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"{TRIAL_FILE} is not JSON: {error}") from error
+        value = parse_json(text, what=TRIAL_FILE)
         if not isinstance(value, dict):
             raise ValueError(f"{TRIAL_FILE} must hold one JSON object")
         return cls.from_dict(value)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.plan.options import PlanOptions
+from cdk_blackwell.planning.json_text import read_json
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
 from cdk_blackwell.planning.trial import TrialReport
@@ -75,8 +76,9 @@ def planner_arguments(options: PlanOptions, model: ModelShape) -> dict[str, Any]
 def find_trial(path: Path) -> TrialReport:
     """A trial run's report."""
     try:
-        return TrialReport.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CommandError(f"--measured {path} cannot be read: {error.strerror}") from error
+        value = read_json(path, what="it")
+        if not isinstance(value, dict):
+            raise ValueError("it must hold one JSON object, as a trial run writes it")
+        return TrialReport.from_dict(value)
     except ValueError as error:
         raise CommandError(f"--measured {path}: {error}") from error
