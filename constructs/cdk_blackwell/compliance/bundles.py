@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdk_blackwell.compliance.requests import TrainingRequest
+from cdk_blackwell.compliance.templates import member
 from cdk_blackwell.planning.lock import LOCK_FILE, WHEELHOUSE_FOLDER, read_lock
 
 
@@ -40,7 +41,7 @@ class Bundle:
 def bundle_of(request: TrainingRequest) -> Bundle | None:
     """The bundle that a definition of this library names; None where it is not at hand."""
     path = request.resource.template.path
-    key = ((request.definition or {}).get("bundle") or {}).get("key")
+    key = member(request.definition, "bundle", "key")
     if path is None or not isinstance(key, str):
         return None
     digest = key.rsplit("/", 1)[-1].split(".")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cdk_blackwell.compliance.templates import Resource, Templates
+from cdk_blackwell.compliance.templates import Resource, Templates, as_list
 
 
 def policies_of(templates: Templates, role: Resource) -> Iterator[Resource]:
@@ -16,7 +16,7 @@ def policies_of(templates: Templates, role: Resource) -> Iterator[Resource]:
             for value in (roles if isinstance(roles, list) else [])
         ):
             yield policy
-    for value in role.find("ManagedPolicyArns") or []:
+    for value in as_list(role.find("ManagedPolicyArns")):
         named = templates.target(value, role.template)
         if named is not None and named.type == "AWS::IAM::ManagedPolicy":
             yield named

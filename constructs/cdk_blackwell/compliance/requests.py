@@ -10,9 +10,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
-from cdk_blackwell.compliance.templates import Resource, Templates
+from cdk_blackwell.compliance.templates import (
+    Resource,
+    Templates,
+    as_list,
+    as_mapping,
+    is_intrinsic,
+    member,
+)
 
 RUN_TYPE: Final = "Custom::CdkBlackwellRun"
 """``lifecycle.handler.definition.RESOURCE_TYPE``; a test holds the two together."""
@@ -34,13 +42,8 @@ class TrainingRequest:
     """This library's definition around it; None in somebody else's stack."""
 
     def find(self, *path: str) -> Any:
-        """A member by path; None where any step is missing."""
-        value: Any = self.request
-        for step in path:
-            if not isinstance(value, Mapping):
-                return None
-            value = value.get(step)
-        return value
+        """A member by path, as ``templates.member`` reads it."""
+        return member(self.request, *path)
 
     @property
     def instance_type(self) -> str:
@@ -66,9 +69,9 @@ class TrainingRequest:
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        """Of the container."""
+        """Of the container; nothing where it is not known at synth."""
         found = self.find("Environment")
-        return found if isinstance(found, Mapping) else {}
+        return {} if is_intrinsic(found) else as_mapping(found)
 
     @property
     def security_groups(self) -> list[Any]:
@@ -87,11 +90,9 @@ class TrainingRequest:
         """The FileSystemDataSource of every channel that has one."""
         channels = self.find("InputDataConfig")
         sources = [
-            (channel.get("DataSource") or {}).get("FileSystemDataSource")
-            for channel in (channels if isinstance(channels, list) else [])
-            if isinstance(channel, Mapping)
+            member(channel, "DataSource", "FileSystemDataSource") for channel in as_list(channels)
         ]
-        return [source for source in sources if isinstance(source, Mapping)]
+        return [s for s in sources if isinstance(s, Mapping) and not is_intrinsic(s)]
 
     def groups(self, templates: Templates) -> list[Resource]:
         """Its security groups, as far as the app makes them."""
@@ -113,16 +114,20 @@ class TrainingRequest:
         return list(found.values())
 
 
-def training_requests(templates: Templates) -> list[TrainingRequest]:
-    """Every request in the templates; text that is no JSON is somebody else's and passed over."""
-    return [
+@lru_cache(maxsize=1)
+def training_requests(templates: Templates) -> tuple[TrainingRequest, ...]:
+    """Every request in the templates; text that is no JSON is somebody else's and passed over.
+
+    Read once for all rules.
+    """
+    return (
         *(r for each in templates.resources(RUN_TYPE) for r in _of_run(each)),
         *(
             r
             for each in templates.resources("AWS::StepFunctions::StateMachine")
             for r in _of_state_machine(each)
         ),
-    ]
+    )
 
 
 def is_plain(value: Any) -> bool:
@@ -186,7 +191,7 @@ def parse(value: Any) -> Any:
     None when it is no JSON. Text around an intrinsic function becomes an Fn::Join.
     """
     if isinstance(value, Mapping) and "Fn::Join" in value:
-        separator, parts = value["Fn::Join"]
+        separator, parts = _join_of(value["Fn::Join"])
     elif isinstance(value, str | list):
         separator, parts = "", value if isinstance(value, list) else [value]
     else:
@@ -200,6 +205,15 @@ def parse(value: Any) -> Any:
         return _restore(json.loads(text), intrinsics)
     except ValueError:
         return None
+
+
+def _join_of(argument: Any) -> tuple[str, list[Any]]:
+    """Separator and parts; one part that is no text where the argument is not written out."""
+    match argument:
+        case [str(separator), list(parts)]:
+            return separator, parts
+        case _:
+            return "", [{"Fn::Join": argument}]
 
 
 def _restore(value: Any, intrinsics: list[Any]) -> Any:

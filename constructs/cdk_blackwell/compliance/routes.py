@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from cdk_blackwell.compliance.templates import Resource, Templates
+from cdk_blackwell.compliance.templates import Resource, Templates, as_list
 
 _WAYS_OUT = (
     "NatGatewayId",
@@ -39,7 +39,7 @@ def s3_gateway(templates: Templates, subnet: Resource) -> bool:
         ".s3" in json.dumps(endpoint.find("ServiceName"))
         and any(
             templates.target(value, endpoint.template) in tables
-            for value in endpoint.find("RouteTableIds") or []
+            for value in as_list(endpoint.find("RouteTableIds"))
         )
         for endpoint in templates.resources("AWS::EC2::VPCEndpoint")
     )

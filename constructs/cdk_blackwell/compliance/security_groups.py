@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from cdk_blackwell.compliance.templates import Resource, Templates
+from cdk_blackwell.compliance.templates import Resource, Templates, as_list, is_intrinsic
 
 Direction = Literal["ingress", "egress"]
 _TYPES: dict[Direction, str] = {
@@ -19,6 +19,10 @@ _INLINE: dict[Direction, str] = {
 _PEER: dict[Direction, str] = {
     "ingress": "SourceSecurityGroupId",
     "egress": "DestinationSecurityGroupId",
+}
+_ADDRESSES: dict[Direction, tuple[str, ...]] = {
+    "ingress": ("CidrIp", "CidrIpv6", "SourcePrefixListId"),
+    "egress": ("CidrIp", "CidrIpv6", "DestinationPrefixListId"),
 }
 ANYWHERE = ("0.0.0.0/0", "::/0")
 
@@ -50,14 +54,18 @@ def allows(
 ) -> bool:
     """Whether a rule of ``group`` names ``peer`` and lets this TCP port through; None is all.
 
-    Only rules by reference count for all traffic, because EFA is not IP; a TCP port may also be
-    opened to any address.
+    Only rules by reference count for all traffic, because EFA is not IP. A TCP port may also be
+    opened to addresses, which may be the peer's: whether they are, no template says. A group
+    without any egress rule lets everything out, by address.
     """
     side: Direction = "ingress" if direction == "ingress" else "egress"
-    for rule, template in _rules(templates, group, side):
+    rules = list(_rules(templates, group, side))
+    if side == "egress" and port is not None and not rules:
+        return True
+    for rule, template in rules:
         named = templates.target(rule.get(_PEER[side]), template) is peer
-        everybody = port is not None and rule.get("CidrIp") in ANYWHERE
-        if (named or everybody) and _covers(rule, port):
+        by_address = port is not None and any(name in rule for name in _ADDRESSES[side])
+        if (named or by_address) and _covers(rule, port):
             return True
     return False
 
@@ -73,7 +81,7 @@ def open_to_all(templates: Templates, group: Resource) -> Iterator[str]:
 def _rules(
     templates: Templates, group: Resource, direction: Direction
 ) -> Iterator[tuple[Mapping[str, Any], Any]]:
-    for rule in group.find(_INLINE[direction]) or []:
+    for rule in as_list(group.find(_INLINE[direction])):
         if isinstance(rule, Mapping):
             yield rule, group.template
     for resource in rule_resources(templates, group):
@@ -82,10 +90,19 @@ def _rules(
 
 
 def _covers(rule: Mapping[str, Any], port: int | None) -> bool:
-    protocol = str(rule.get("IpProtocol"))
-    if protocol == "-1":
+    """Whether the rule may let the port through; what is filled in at deploy may."""
+    protocol = rule.get("IpProtocol")
+    if is_intrinsic(protocol) or str(protocol) == "-1":
         return True
-    if port is None or protocol not in ("tcp", "6"):
+    if port is None or str(protocol).lower() not in ("tcp", "6"):
         return False
-    first, last = rule.get("FromPort"), rule.get("ToPort")
-    return isinstance(first, int) and isinstance(last, int) and first <= port <= last
+    first, last = (_port(rule.get(name), port) for name in ("FromPort", "ToPort"))
+    return first is not None and last is not None and first <= port <= last
+
+
+def _port(value: Any, wanted: int) -> int | None:
+    """A number, which templates also write as text; ``wanted`` where it is not known at synth."""
+    if is_intrinsic(value):
+        return wanted
+    text = str(value)
+    return int(text) if text.isdecimal() else None

@@ -29,13 +29,12 @@ class Resource:
     @property
     def type(self) -> str:
         """``AWS::S3::Bucket``."""
-        return str(self.body.get("Type", ""))
+        return str(as_mapping(self.body).get("Type", ""))
 
     @property
     def properties(self) -> Mapping[str, Any]:
         """As written, with intrinsic functions."""
-        found = self.body.get("Properties") or {}
-        return found if isinstance(found, Mapping) else {}
+        return as_mapping(self.body.get("Properties"))
 
     @property
     def kept(self) -> bool:
@@ -43,21 +42,14 @@ class Resource:
         return self.body.get("DeletionPolicy") in ("Retain", "RetainExceptOnCreate", "Snapshot")
 
     def find(self, *path: str) -> Any:
-        """A property by path; None where any step is missing."""
-        value: Any = self.properties
-        for step in path:
-            if not isinstance(value, Mapping):
-                return None
-            value = value.get(step)
-        return value
+        """A property by path, as ``member`` reads it."""
+        return member(self.properties, *path)
 
     @cached_property
     def needs(self) -> frozenset[str]:
         """Logical ids that CloudFormation makes before this one: named or referred to."""
-        named = self.body.get("DependsOn", [])
-        return frozenset([named] if isinstance(named, str) else named) | frozenset(
-            _references(self.properties)
-        )
+        named = [name for name in as_list(self.body.get("DependsOn")) if isinstance(name, str)]
+        return frozenset(named) | frozenset(_references(self.properties))
 
     @cached_property
     def all_needs(self) -> frozenset[str]:
@@ -87,7 +79,8 @@ class Template:
         """By logical id."""
         return {
             name: Resource(logical_id=name, body=body, template=self)
-            for name, body in (self.body.get("Resources") or {}).items()
+            for name, body in as_mapping(self.body.get("Resources")).items()
+            if isinstance(body, Mapping)
         }
 
     @cached_property
@@ -95,8 +88,8 @@ class Template:
         """Values of its outputs by export name, as far as names are plain text."""
         return {
             name: output["Value"]
-            for output in (self.body.get("Outputs") or {}).values()
-            if isinstance(name := (output.get("Export") or {}).get("Name"), str)
+            for output in as_mapping(self.body.get("Outputs")).values()
+            if isinstance(name := member(output, "Export", "Name"), str) and "Value" in output
         }
 
 
@@ -141,8 +134,7 @@ class Templates:
         if function == "Ref":
             return template.resources.get(str(argument))
         if function == "Fn::GetAtt":
-            name = argument.split(".")[0] if isinstance(argument, str) else argument[0]
-            return template.resources.get(name)
+            return template.resources.get(_owner(argument))
         if function == "Fn::ImportValue" and isinstance(argument, str):
             for other in self.all:
                 if argument in other.exports:
@@ -169,11 +161,50 @@ class Templates:
         return True if one_in is other_in and one == other else None
 
 
+def is_intrinsic(value: Any) -> bool:
+    """Whether CloudFormation or a state machine fills this in, so that it is not known at synth."""
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return False
+    (name,) = value
+    return name == "Ref" or str(name).startswith("Fn::")
+
+
+def member(value: Any, *path: str) -> Any:
+    """What lies at ``path``; None where a step is missing.
+
+    Where a step is an intrinsic function, that function: what lies below it is not known.
+    """
+    for step in path:
+        if is_intrinsic(value):
+            return value
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(step)
+    return value
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """``value``, or nothing where it is no mapping."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def as_list(value: Any) -> list[Any]:
     """CloudFormation takes one thing or a list of it in many places."""
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _owner(attribute: Any) -> str:
+    """The logical id in the argument of Fn::GetAtt, ``"Id.Attribute"`` or a list of the two."""
+    first = next(iter(as_list(attribute)), "")
+    return first.split(".")[0] if isinstance(first, str) else ""
+
+
+def _pattern(argument: Any) -> str:
+    """The text in the argument of Fn::Sub, which may stand in a list with its variables."""
+    first = next(iter(as_list(argument)), "")
+    return first if isinstance(first, str) else ""
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -185,10 +216,9 @@ def _references(value: Any) -> Iterator[str]:
             if key == "Ref" and isinstance(item, str):
                 yield item
             elif key == "Fn::GetAtt":
-                yield item.split(".")[0] if isinstance(item, str) else item[0]
+                yield _owner(item)
             elif key == "Fn::Sub":
-                text = item if isinstance(item, str) else item[0]
-                yield from _REFERENCE.findall(text)
+                yield from _REFERENCE.findall(_pattern(item))
                 yield from _references(item)
             else:
                 yield from _references(item)
@@ -205,8 +235,7 @@ def _intrinsics(value: Any) -> Iterator[Mapping[str, Any]]:
                 if not (isinstance(item, str) and item.startswith("AWS::")):
                     yield value
             elif key == "Fn::Sub":
-                text = item if isinstance(item, str) else item[0]
-                yield from ({"Ref": name} for name in _REFERENCE.findall(text))
+                yield from ({"Ref": name} for name in _REFERENCE.findall(_pattern(item)))
                 yield from _intrinsics(item)
             else:
                 yield from _intrinsics(item)

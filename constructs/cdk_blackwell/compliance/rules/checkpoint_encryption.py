@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, as_list, is_intrinsic, member
 
 
 def check(templates: Templates) -> Iterator[Finding]:
     """Buckets of checkpoints and models that are not encrypted with a KMS key."""
     for request in training_requests(templates):
         for what, bucket in request.buckets(templates):
-            rules = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration") or []
-            kinds = {
-                (rule.get("ServerSideEncryptionByDefault") or {}).get("SSEAlgorithm")
-                for rule in rules
-            }
-            if not any(str(kind).startswith("aws:kms") for kind in kinds):
+            rules = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration")
+            kinds = [
+                member(rule, "ServerSideEncryptionByDefault", "SSEAlgorithm")
+                for rule in as_list(rules)
+            ]
+            if not any(is_intrinsic(kind) or str(kind).startswith("aws:kms") for kind in kinds):
                 yield Finding(
                     resource=bucket,
                     found=f"{what} of {request.resource.logical_id} are kept without a KMS key",

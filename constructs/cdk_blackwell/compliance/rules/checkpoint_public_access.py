@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, is_intrinsic
 
 SETTINGS = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
 
@@ -15,8 +15,12 @@ def check(templates: Templates) -> Iterator[Finding]:
     """Buckets of checkpoints and models where public access is not blocked altogether."""
     for request in training_requests(templates):
         for what, bucket in request.buckets(templates):
-            block = bucket.find("PublicAccessBlockConfiguration") or {}
-            open_ = [name for name in SETTINGS if block.get(name) not in (True, "true")]
+            open_ = [
+                name
+                for name in SETTINGS
+                if not is_intrinsic(value := bucket.find("PublicAccessBlockConfiguration", name))
+                and str(value).lower() != "true"
+            ]
             if open_:
                 yield Finding(
                     resource=bucket,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Resource, Templates, as_list
+from cdk_blackwell.compliance.templates import Resource, Templates, as_list, is_intrinsic, member
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -26,10 +26,9 @@ def _denies_plain(templates: Templates, bucket: Resource) -> bool:
         if templates.target(policy.find("Bucket"), policy.template) is not bucket:
             continue
         for statement in as_list(policy.find("PolicyDocument", "Statement")):
-            condition = (statement.get("Condition") or {}).get("Bool") or {}
-            if (
-                statement.get("Effect") == "Deny"
-                and str(condition.get("aws:SecureTransport")).lower() == "false"
+            secure = member(statement, "Condition", "Bool", "aws:SecureTransport")
+            if is_intrinsic(secure) or (
+                member(statement, "Effect") == "Deny" and str(secure).lower() == "false"
             ):
                 return True
     return False

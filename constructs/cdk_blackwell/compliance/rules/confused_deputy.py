@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates, as_list
+from cdk_blackwell.compliance.templates import Templates, as_list, as_mapping, is_intrinsic, member
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -16,12 +16,14 @@ def check(templates: Templates) -> Iterator[Finding]:
         for statement in as_list(
             role.find("AssumeRolePolicyDocument", "Statement") if role else None
         ):
+            condition = member(statement, "Condition")
             keys = {
-                key.lower()
-                for pairs in (statement.get("Condition") or {}).values()
-                for key in pairs
+                str(key).lower()
+                for pairs in as_mapping(condition).values()
+                for key in as_mapping(pairs)
             }
-            if role and not keys & {"aws:sourcearn", "aws:sourceaccount"}:
+            unknown = is_intrinsic(statement) or is_intrinsic(condition)
+            if role and not unknown and not keys & {"aws:sourcearn", "aws:sourceaccount"}:
                 yield Finding(
                     resource=role,
                     found="SageMaker may assume it without aws:SourceArn or aws:SourceAccount",

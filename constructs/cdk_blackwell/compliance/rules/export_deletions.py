@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, as_list
 
 
 def check(templates: Templates) -> Iterator[Finding]:
     """Associations that export deletions."""
     for association in templates.resources("AWS::FSx::DataRepositoryAssociation"):
-        events = association.find("S3", "AutoExportPolicy", "Events") or []
+        events = as_list(association.find("S3", "AutoExportPolicy", "Events"))
         if "DELETED" in events:
             yield Finding(
                 resource=association,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
@@ -40,11 +39,15 @@ def _subnet_of(templates: Templates, file_system: Resource) -> Resource | None:
 
 
 def _apart(templates: Templates, one: Resource, other: Resource) -> bool:
-    """Known to be in different zones; the same intrinsic function is the same zone."""
-    if one is other:
-        return False
-    zones = one.find("AvailabilityZone"), other.find("AvailabilityZone")
-    return None not in zones and json.dumps(zones[0]) != json.dumps(zones[1])
+    """Known to be in different zones: two names, or two places in one list of zones."""
+    here, there = one.find("AvailabilityZone"), other.find("AvailabilityZone")
+    if isinstance(here, str) and isinstance(there, str):
+        return here != there
+    match here, there:
+        case {"Fn::Select": [place, zones]}, {"Fn::Select": [other_place, other_zones]}:
+            return zones == other_zones and str(place) != str(other_place)
+        case _:
+            return False
 
 
 RULE = Rule(

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, as_list, member
 
 
 def check(templates: Templates) -> Iterator[Finding]:
     """Buckets of checkpoints that keep parts of interrupted multipart uploads for ever."""
     for request in training_requests(templates):
         for what, bucket in request.buckets(templates):
-            rules = bucket.find("LifecycleConfiguration", "Rules") or []
-            if not any("AbortIncompleteMultipartUpload" in rule for rule in rules):
+            rules = as_list(bucket.find("LifecycleConfiguration", "Rules"))
+            if not any(member(rule, "AbortIncompleteMultipartUpload") for rule in rules):
                 yield Finding(
                     resource=bucket,
                     found=f"no lifecycle rule aborts stale uploads of {what}",

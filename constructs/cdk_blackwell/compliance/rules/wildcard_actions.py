@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cdk_blackwell.compliance.identities import policies_of
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates, as_list
+from cdk_blackwell.compliance.templates import Templates, as_list, member
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -19,8 +19,8 @@ def check(templates: Templates) -> Iterator[Finding]:
                 {
                     action
                     for statement in as_list(policy.find("PolicyDocument", "Statement"))
-                    if statement.get("Effect") == "Allow"
-                    for action in as_list(statement.get("Action"))
+                    if member(statement, "Effect") == "Allow"
+                    for action in as_list(member(statement, "Action"))
                     if isinstance(action, str) and (action == "*" or action.endswith(":*"))
                 }
             )
