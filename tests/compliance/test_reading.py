@@ -86,7 +86,7 @@ def test_requests_of_step_functions_are_read_too() -> None:
 def test_text_that_is_no_json_is_passed_over() -> None:
     body = healthy()
     body["Resources"]["Run"]["Properties"]["Definition"] = "not JSON"
-    assert training_requests(templates(body)) == []
+    assert training_requests(templates(body)) == ()
     assert parse({"Ref": "Parameter"}) == {"Ref": "Parameter"}
 
 
