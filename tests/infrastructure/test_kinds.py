@@ -167,6 +167,13 @@ def test_a_time_known_only_at_deploy_is_called_so(stack: Stack) -> None:
                 make_capacity()
 
 
+def test_times_are_whole_seconds() -> None:
+    with pytest.raises(ValueError, match=r"^max_runtime is 90\.5 seconds; give whole seconds"):
+        kinds.whole_seconds("max_runtime", Duration.millis(90_500), None)
+    assert kinds.whole_seconds("max_runtime", Duration.millis(90_000), None) == 90
+    assert kinds.whole_seconds("max_runtime", None, 60) == 60
+
+
 def test_values_of_other_classes_say_the_same(stack: Stack) -> None:
     number = CfnParameter(stack, "Number", type="Number").value_as_number
     text = CfnParameter(stack, "Text").value_as_string

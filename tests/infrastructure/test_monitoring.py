@@ -100,7 +100,9 @@ def test_alarms_are_silent_without_a_run_and_tell_the_topic() -> None:
 def test_low_use_and_data_wait_need_half_an_hour() -> None:
     found = alarms(monitor())
     for name in ("LowGpuUse", "DataWait"):
-        assert found[name]["EvaluationPeriods"] == 6
+        assert found[name]["DatapointsToAlarm"] == 6
+        # A value that came just too late for its five minutes does not begin the half hour anew.
+        assert found[name]["EvaluationPeriods"] == 7
     assert found["LowGpuUse"]["ComparisonOperator"] == "LessThanThreshold"
     (expression,) = (m for m in found["DataWait"]["Metrics"] if "Expression" in m)
     assert expression["Expression"] == "100 * data_wait_seconds / step_seconds"

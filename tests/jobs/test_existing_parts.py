@@ -142,6 +142,30 @@ def test_alarms_and_controller_tell_the_given_topic(large: Stack) -> None:
     assert function["Properties"]["Environment"]["Variables"]["CDKB_TOPIC"] == arn
 
 
+def test_the_controller_may_use_the_key_of_the_topic_that_is_given(stack: Stack) -> None:
+    """And no other for it: the key of exports is not the topic's."""
+    key = KEY_ARN.replace("1111", "9999")
+    topic = sns.Topic.from_topic_attributes(
+        stack, "Topic", topic_arn=f"arn:aws:sns:{REGION}:{ACCOUNT}:ml-platform", key_arn=key
+    )
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE)
+    SmallModelJob(stack, "Job", foundation=foundation, topic=topic, **SMALL)
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::IAM::Policy",
+        {
+            "PolicyDocument": {
+                "Statement": Match.array_with(
+                    [
+                        Match.object_like(
+                            {"Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key}
+                        )
+                    ]
+                )
+            }
+        },
+    )
+
+
 def test_a_bucket_of_another_account_is_used_and_what_it_must_allow_is_told(
     stack: Stack,
 ) -> None:

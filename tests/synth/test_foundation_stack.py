@@ -171,6 +171,15 @@ def test_there_is_no_way_to_the_internet(default: Any) -> None:
 
 def test_flow_logs_are_kept_for_three_months(default: Any) -> None:
     default.foundation.has_resource_properties("AWS::EC2::FlowLog", {"TrafficType": "REJECT"})
+    # Its role is for flow logs of this account only.
+    roles = default.foundation.find_resources("AWS::IAM::Role").values()
+    (trust,) = (
+        statement
+        for role in roles
+        for statement in role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        if statement["Principal"] == {"Service": "vpc-flow-logs.amazonaws.com"}
+    )
+    assert set(trust["Condition"]) == {"StringEquals", "ArnLike"}
     default.foundation.has_resource_properties("AWS::Logs::LogGroup", {"RetentionInDays": 90})
 
 

@@ -67,7 +67,7 @@ class RunAlarm:
     statistic: Literal["Maximum", "Minimum"]
     side: Literal["above", "below"]
     periods: int
-    """Of five minutes, all of them on the wrong side."""
+    """Of five minutes, that many on the wrong side; of several, one in between may be silent."""
     text: str
     """What happened and where to look; ``{job}`` and ``{limit}`` are filled in."""
     expression: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aws_cdk import Duration, Token
 from aws_cdk import aws_ec2 as ec2
@@ -108,14 +108,20 @@ def is_token(value: object) -> bool:
     return isinstance(value, Duration) and value.is_unresolved()
 
 
-def whole_seconds(name: str, duration: Duration | None, default: int) -> int:
-    """``duration`` in seconds; ValueError for what is none, or is known only at deploy."""
+_Default = TypeVar("_Default", int, None)
+
+
+def whole_seconds(name: str, duration: Duration | None, default: _Default) -> int | _Default:
+    """``duration`` in seconds; ValueError for what is none, not whole, or known only at deploy."""
     if duration is None:
         return default
     if not isinstance(duration, Duration):
         raise ValueError(_wrong(name, Duration, duration))
     refuse_token(name, duration)
-    return int(duration.to_seconds())
+    seconds = duration.to_seconds(integral=False)
+    if seconds != int(seconds):
+        raise ValueError(f"{name} is {seconds:g} seconds; give whole seconds, such as 60")
+    return int(seconds)
 
 
 @lru_cache(maxsize=32)

@@ -97,12 +97,14 @@ class TrainingMonitoring(Construct):
         description: str,
         threshold: float = 1,
         evaluation_periods: int = 1,
+        datapoints: int | None = None,
         comparison: cloudwatch.ComparisonOperator = _COMPARISONS["above"],
     ) -> cloudwatch.Alarm:
         """Tell the topic when ``metric`` is on the wrong side; no data is no reason to.
 
         :param threshold: Default: 1, so that any event counts.
-        :param evaluation_periods: how many in a row. Default: 1.
+        :param evaluation_periods: how many are looked at. Default: 1.
+        :param datapoints: how many of them must be wrong. Default: all.
         :param comparison: Default: the threshold or more is wrong.
         """
         alarm = cloudwatch.Alarm(
@@ -111,6 +113,7 @@ class TrainingMonitoring(Construct):
             metric=metric,
             threshold=threshold,
             evaluation_periods=evaluation_periods,
+            datapoints_to_alarm=datapoints,
             comparison_operator=comparison,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=description,
@@ -191,7 +194,10 @@ class TrainingMonitoring(Construct):
                 )
             ),
             threshold=limit,
-            evaluation_periods=rule.periods,
+            # One more than are needed: the controller's clock is not CloudWatch's, so that two
+            # values may fall into one period and none into the next.
+            evaluation_periods=rule.periods + 1 if rule.periods > 1 else 1,
+            datapoints=rule.periods if rule.periods > 1 else None,
             comparison=_COMPARISONS[rule.side],
             description=rule.text.format(job=self._job, limit=given),
         )

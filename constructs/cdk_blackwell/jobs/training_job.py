@@ -23,7 +23,7 @@ from cdk_blackwell.infrastructure.dashboard import Predictions
 from cdk_blackwell.infrastructure.file_system import ISharedFileSystem
 from cdk_blackwell.infrastructure.foundation import IFoundation
 from cdk_blackwell.infrastructure.job_security_group import JobSecurityGroup
-from cdk_blackwell.infrastructure.kinds import check_kinds
+from cdk_blackwell.infrastructure.kinds import check_kinds, whole_seconds
 from cdk_blackwell.infrastructure.monitoring import TrainingMonitoring
 from cdk_blackwell.infrastructure.package_index import PackageIndex
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix, normalise_prefix
@@ -218,7 +218,7 @@ class TrainingJob(ExtensionPoints, JobUse):
         self.cost: CostGuard = CostGuard(
             capacity=self.capacity,
             instance_count=self.instance_count,
-            max_runtime_seconds=None if max_runtime is None else int(max_runtime.to_seconds()),
+            max_runtime_seconds=whole_seconds("max_runtime", max_runtime, None),
             max_attempts=max_attempts,
             hourly_price_usd=hourly_price_usd,
             max_cost_usd=max_cost_usd,
@@ -307,7 +307,7 @@ class TrainingJob(ExtensionPoints, JobUse):
                 self.checkpoint_store.encryption_key, dataset_bucket.encryption_key, asset_key
             ),
             monitoring=self.monitoring,
-            topic_key=self.encryption_key,
+            topic_key=self.monitoring.topic.master_key or self.encryption_key,
             training_plan_arn=self.capacity.training_plan_arn,
             log_group=log_group,
         )
@@ -332,15 +332,15 @@ class TrainingJob(ExtensionPoints, JobUse):
                 job=self.job_name,
                 plan=self.plan,
                 train_tokens=self.plan.train_tokens,
-                checkpoint_interval_seconds=(
-                    checkpoint_interval or Duration.minutes(15)
-                ).to_seconds(),
+                checkpoint_interval_seconds=whole_seconds(
+                    "checkpoint_interval", checkpoint_interval, 900
+                ),
                 export=export,
                 validation_interval_steps=validation_interval_steps,
                 validation_sequences=validation_sequences,
                 log_interval_steps=log_interval_steps,
                 in_cluster_restarts=in_cluster_restarts,
-                hang_seconds=(hang_timeout or Duration.minutes(15)).to_seconds(),
+                hang_seconds=whole_seconds("hang_timeout", hang_timeout, 900),
                 loss_policy=loss_policy,
             ),
             bundle=S3Object(bucket=bundle.s3_bucket_name, key=bundle.s3_object_key),
