@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from cdk_blackwell.lifecycle.handler.claims import CLAIM_GRACE_SECONDS
+from cdk_blackwell.lifecycle.handler.resume import CAPACITY_PAUSE_SECONDS
 from cdk_blackwell.planning.contracts import Failure, training_job_name
 from tests.lifecycle.fakes import STACK, error
 from tests.lifecycle.world import World, definition
 
 INTERNAL = "InternalServerError: We encountered an internal error."
+
+
+def sweep_for(world: World, seconds: float) -> None:
+    """The sweep comes every five minutes for so long."""
+    until = world.time.now() + seconds
+    while world.time.now() < until:
+        world.time.sleep(300)
+        world.sweep()
 
 
 @pytest.fixture
@@ -98,10 +107,50 @@ def test_a_late_event_of_the_first_attempt_does_not_touch_the_second(running: Wo
     assert running.sagemaker.alive() == [running.name("a", 3)]
 
 
-def test_an_event_newer_than_the_describe_is_believed(running: World) -> None:
-    detail = {**running.sagemaker.detail(running.name("a")), "TrainingJobStatus": "Completed"}
-    running.deliver(running.job_event(detail))
+@pytest.mark.parametrize("status", ["Failed", "Completed", "Stopped"])
+def test_an_event_is_not_believed_against_a_job_that_lives(running: World, status: str) -> None:
+    """Late by far, from elsewhere or forged: a second job beside a living one costs as much."""
+    detail = {**running.sagemaker.detail(running.name("a")), "TrainingJobStatus": status}
+    running.deliver(running.job_event({**detail, "FailureReason": INTERNAL}))
+    assert running.sagemaker.created == [running.name("a")]
+    assert running.run_state("a") == "running"
+
+
+def test_what_the_describe_did_not_show_yet_the_sweep_finds(running: World) -> None:
+    early = running.sagemaker.describe_training_job(TrainingJobName=running.name("a"))
+    event = running.job_event(running.sagemaker.end(running.name("a"), "Completed"))
+    honest = running.sagemaker.describe_training_job
+    running.sagemaker.describe_training_job = lambda **name: early  # type: ignore[method-assign]
+    running.deliver(event)
+    assert running.run_state("a") == "running"
+    running.sagemaker.describe_training_job = honest  # type: ignore[method-assign]
+    running.sweep()
     assert running.run_state("a") == "completed"
+
+
+def test_of_a_job_whose_record_was_deleted_the_event_knows_the_end(running: World) -> None:
+    event = running.job_event(running.sagemaker.end(running.name("a"), "Completed"))
+    del running.sagemaker.jobs[running.name("a")]
+    running.deliver(event)
+    assert running.run_state("a") == "completed"
+
+
+def test_an_event_does_not_end_a_claim_whose_launch_is_under_way(world: World) -> None:
+    world.cloudformation("Create")
+    owner = world.owner()
+    world.quiet.store.claim_first(
+        owner,
+        run_id="a",
+        job_name=world.name("a"),
+        definition=owner.definition,
+        requester="another invocation",
+    )
+    world.deliver(
+        world.job_event({"TrainingJobName": world.name("a"), "TrainingJobStatus": "Failed"})
+    )
+    claim = world.attempt("a")
+    assert claim is not None
+    assert claim.state == "claimed"
 
 
 def test_a_job_of_somebody_else_is_ignored(running: World) -> None:
@@ -149,6 +198,7 @@ def test_attempts_that_never_trained_are_not_held_against_the_run(running: World
     running.fails(running.name("a"), INTERNAL, step=100)
     for attempt in (2, 3, 4):
         running.fails(running.name("a", attempt), "CapacityError: none left", trained=False)
+        sweep_for(running, CAPACITY_PAUSE_SECONDS[attempt - 2])
     assert running.sagemaker.alive() == [running.name("a", 5)]
     fourth = running.attempt("a", 4)
     assert fourth is not None
@@ -159,6 +209,7 @@ def test_attempts_that_never_trained_are_not_held_against_the_run(running: World
 def test_attempts_that_never_trained_do_not_hide_useless_ones(running: World) -> None:
     running.fails(running.name("a"), INTERNAL)
     running.fails(running.name("a", 2), "CapacityError: none left", trained=False)
+    sweep_for(running, CAPACITY_PAUSE_SECONDS[0])
     running.fails(running.name("a", 3), INTERNAL)
     assert len(running.sagemaker.created) == 3
     assert "attempts that reached training" in running.sns.messages[-1]["Message"]

@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from cdk_blackwell.lifecycle.handler.budget import MINIMUM_ATTEMPT_SECONDS
+from cdk_blackwell.lifecycle.handler.launch import PENDING_SECONDS
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES, RULES, Rule
-from cdk_blackwell.lifecycle.handler.resume import MAXIMUM_USELESS_ATTEMPTS
+from cdk_blackwell.lifecycle.handler.resume import (
+    CAPACITY_PAUSE_SECONDS,
+    MAXIMUM_USELESS_ATTEMPTS,
+)
 from cdk_blackwell.lifecycle.handler.training_plan import ENDED_BEFORE_SECONDS, STARTING_SECONDS
 from cdk_blackwell.planning.contracts import TRIAL_MAXIMUM_SECONDS
 
@@ -36,6 +40,11 @@ def document() -> str:
         ),
     ]
     return "\n".join([_HEAD, *rows, _BETWEEN, *consequences, _tail()])
+
+
+def _pauses() -> str:
+    minutes = [f"{seconds / 60:.0f}" for seconds in CAPACITY_PAUSE_SECONDS]
+    return f"{', '.join(minutes[:-1])} and {minutes[-1]}"
 
 
 def _row(rule: Rule) -> str:
@@ -78,9 +87,15 @@ Whatever the table says, there is no next attempt when
 * the last {MAXIMUM_USELESS_ATTEMPTS} attempts that reached training left no new complete
   checkpoint,
 * `max_attempts` are used, or the run is a trial, which has one attempt,
-* a GPU ran out of memory for the second time, or
+* a GPU ran out of memory for the second time,
+* attempts in a row got no capacity for longer than `MaxPendingTimeInSeconds` (or
+  {PENDING_SECONDS / 3600:g} hours, where the request has none), or
 * what is left of `max_cost_usd` pays for less than {MINIMUM_ATTEMPT_SECONDS // 60} minutes of
   training with its stop and upload.
+
+After an attempt that got no capacity the next one waits {_pauses()} minutes, longer each time in a
+row. Where SageMaker refuses a next attempt for a reason that passes, such as a quota that a job
+which just ended still holds, it is tried again at every sweep, within the same bound.
 
 What earlier attempts were billed (`BillableTimeInSeconds`) is taken from `max_cost_usd`, and the
 next attempt's `MaxRuntimeInSeconds` is cut to what the rest pays for at the worst. Under a training

@@ -24,8 +24,11 @@ def run_time_limit(definition: JobDefinition) -> int:
 
 def overhead_seconds(definition: JobDefinition) -> int:
     """Billed beyond the run time at the worst: stop grace, upload and keep-alive."""
-    keep_alive = int(definition.request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
-    return STOP_GRACE_SECONDS + UPLOAD_SECONDS + keep_alive
+    return STOP_GRACE_SECONDS + UPLOAD_SECONDS + _keep_alive_seconds(definition)
+
+
+def _keep_alive_seconds(definition: JobDefinition) -> int:
+    return int(definition.request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
 
 
 def worst_billed_seconds(definition: JobDefinition) -> int:
@@ -51,7 +54,9 @@ def affordable_seconds(definition: JobDefinition, billed: Iterable[float]) -> in
     ceiling, price = definition.max_cost_usd, definition.hourly_price_usd
     if ceiling is None or not price:
         return limit
-    spent = spent_usd(definition, billed)
+    # A warm pool may keep an ended attempt's instances, at the same price, until it is over.
+    kept = _keep_alive_seconds(definition)
+    spent = spent_usd(definition, [each + kept for each in billed if each > 0])
     assert spent is not None
     seconds = (ceiling - spent) / (definition.instance_count * price) * 3600
     return min(limit, int(seconds) - overhead_seconds(definition))

@@ -49,6 +49,8 @@ def resolve(services: Services, claim: Attempt, requester: str) -> None:
         return
     if in_progress(services, claim) and claim.requester != requester:
         return
+    if services.clock.now() < claim.due and services.store.wants(claim):
+        return
     held = services.store.take_up(claim)
     if held is not None:
         go_on(services, held)

@@ -68,15 +68,19 @@ def route(
 
 
 def job_changed(services: Services, detail: Mapping[str, Any], requester: str) -> None:
-    """Treat a job-state event: a hint to look, because it may come twice, late or out of order."""
+    """Treat a job-state event: a hint to look, because it may come twice, late or out of order.
+
+    It is never believed against a describe: to resubmit a job that lives costs another one's price,
+    and what a describe does not show yet the sweep finds within minutes.
+    """
     attempt = services.store.attempt(str(detail["TrainingJobName"]))
     if attempt is None:
         log.info("%s is not a job of this stack", detail["TrainingJobName"])
         return
-    told = Observation.read(detail)
     seen = services.jobs.describe(attempt.job_name)
-    if seen is None or (told.terminal and not seen.terminal):
-        # A terminal status never changes again, so the event is then the newer word.
+    told = Observation.read(detail)
+    if seen is None and told.terminal and attempt.state == "submitted":
+        # Its record was deleted in SageMaker, so the event alone knows how it ended.
         seen = told
     bring_up_to_date(services, attempt, seen, requester)
 

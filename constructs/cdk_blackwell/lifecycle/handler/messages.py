@@ -15,10 +15,13 @@ from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.lifecycle.handler.services import Services
 
 
-def tell(services: Services, attempt: Attempt, what: Happening, text: str) -> bool:
+def tell(
+    services: Services, attempt: Attempt, what: Happening, text: str, *, announce: bool = True
+) -> bool:
     """Tell of ``attempt``, as it was read last; whether the topic took the message.
 
-    Of one that has not ended, the end of the one before it is told as well.
+    Of one that has not ended, the end of the one before it is told as well. ``announce``: tell
+    other systems too.
     """
     definition, unread = _definition(services, attempt)
     ended = [each for each in _up_to(services, attempt) if each.state == "ended"]
@@ -57,7 +60,8 @@ def tell(services: Services, attempt: Attempt, what: Happening, text: str) -> bo
     took = services.notifier.tell(
         what=what, job=attempt.job, run_id=attempt.run_id, text=text, facts=facts
     )
-    services.notifier.announce(what, detail)
+    if announce:
+        services.notifier.announce(what, detail)
     return took
 
 

@@ -38,9 +38,15 @@ def reconcile(services: Services, requester: str) -> int:
 def bring_up_to_date(
     services: Services, attempt: Attempt, seen: Observation | None, requester: str
 ) -> None:
-    """Do what the difference between a claim and SageMaker asks for."""
+    """Do what the difference between a claim and SageMaker asks for, and only then its numbers."""
+    _bring_up_to_date(services, attempt, seen, requester)
     if seen is not None:
         publish(services, attempt, seen)
+
+
+def _bring_up_to_date(
+    services: Services, attempt: Attempt, seen: Observation | None, requester: str
+) -> None:
     if seen is None and attempt.state == "claimed":
         resolve(services, attempt, requester)
     elif seen is None:

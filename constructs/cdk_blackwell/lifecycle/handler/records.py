@@ -110,6 +110,8 @@ class Attempt:
     """Until then a job may come of the claim: Lambda lets nobody who took it up live longer."""
     earlier_until: float = 0.0
     """The same of whoever held it before the reader took it up and never let go; not stored."""
+    due: float
+    """It is not brought to SageMaker before then, seconds since the epoch."""
     delay: str
     """Why SageMaker did not take it yet, empty when it never said so."""
     status: str

@@ -58,6 +58,23 @@ def useless_attempts(steps: Sequence[int]) -> int:
 
 MAXIMUM_USELESS_ATTEMPTS: Final = 2
 
+CAPACITY_PAUSE_SECONDS: Final = (300.0, 600.0, 1_200.0, 2_400.0, 3_600.0)
+"""Before the next attempt after so many in a row that got no capacity; the last one repeats. The
+attempts of a run are few, and capacity that is gone is seldom back at once. This project's choice.
+"""
+
+
+def pause_seconds(causes: Sequence[Cause]) -> float:
+    """How long the next attempt waits after attempts that ended for ``causes``, oldest first."""
+    row = capacity_row(causes)
+    return CAPACITY_PAUSE_SECONDS[min(row, len(CAPACITY_PAUSE_SECONDS)) - 1] if row else 0.0
+
+
+def capacity_row(causes: Sequence[Cause]) -> int:
+    """How many attempts at the end of ``causes`` ended for want of capacity, one after another."""
+    others = [index for index, cause in enumerate(causes) if cause != "capacity"]
+    return len(causes) - 1 - others[-1] if others else len(causes)
+
 
 def decide(
     seen: Observation,
@@ -68,13 +85,17 @@ def decide(
     steps: Sequence[int],
     affordable_seconds: float,
     causes: Sequence[Cause] = (),
+    without_capacity_seconds: float = 0.0,
+    longest_delay_seconds: float = float("inf"),
     trial: bool = False,
 ) -> Decision:
     """What follows from the end of attempt number ``attempt`` (from 1).
 
     ``wanted``: whether the run should still be running; ``steps``: as for `useless_attempts`, this
     attempt last if it reached training; ``affordable_seconds``: run time that the money left pays
-    for; ``causes``: why the earlier attempts ended; ``trial``: a trial has one attempt.
+    for; ``causes``: why the earlier attempts ended; ``without_capacity_seconds``: since when
+    attempts in a row got none, of at most ``longest_delay_seconds``; ``trial``: a trial has one
+    attempt.
     """
     cause = _cause(seen, wanted)
     consequence = CONSEQUENCES[cause]
@@ -94,6 +115,13 @@ def decide(
                 "not resubmitted. Lower micro_batch_size or checkpoint more activations, then "
                 "launch a new run."
             )
+        elif cause == "capacity" and without_capacity_seconds >= longest_delay_seconds:
+            action = "stop"
+            text += (
+                f" That is so for {without_capacity_seconds / 3600:.1f} hours, and the run waits "
+                f"for capacity for at most {longest_delay_seconds / 3600:g}. Choose another "
+                "Availability Zone, or reserve a training plan."
+            )
         elif trial:
             action = "stop"
             text += " A trial has one attempt, so it is not resubmitted. Start another trial."
@@ -111,8 +139,10 @@ def decide(
                 "resubmitted; its checkpoints stay in S3. Raise max_cost_usd, then launch again."
             )
         else:
+            pause = pause_seconds([*causes, cause])
+            after = f" after {pause / 60:.0f} minutes" if pause else ""
             text += (
-                f" It is resubmitted as attempt {attempt + 1} of {maximum_attempts} and "
+                f" It is resubmitted{after} as attempt {attempt + 1} of {maximum_attempts} and "
                 f"{_beginning(max(steps, default=0))}."
             )
     return Decision(cause=cause, action=action, state=consequence.state, text=text)

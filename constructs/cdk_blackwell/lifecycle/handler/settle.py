@@ -7,6 +7,7 @@ action, and the action is marked done, or handed to the next claim, by a conditi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cdk_blackwell.lifecycle.handler.budget import (
@@ -15,11 +16,16 @@ from cdk_blackwell.lifecycle.handler.budget import (
 from cdk_blackwell.lifecycle.handler.claims import go_on, resolve
 from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.launch import billed, billed_before
+from cdk_blackwell.lifecycle.handler.launch import billed, billed_before, longest_delay_seconds
 from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
-from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
-from cdk_blackwell.lifecycle.handler.resume import decide, decide_unreadable
+from cdk_blackwell.lifecycle.handler.records import Attempt, Cause, Claim, Owner, Run, RunState
+from cdk_blackwell.lifecycle.handler.resume import (
+    capacity_row,
+    decide,
+    decide_unreadable,
+    pause_seconds,
+)
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.trial import end_of_trial, is_trial
 from cdk_blackwell.planning.contracts import training_job_name
@@ -77,6 +83,8 @@ def _record(
                 [*billed_before(services, definition, attempt), billed(definition, seen)],
             ),
             causes=[other.cause for other in before],
+            without_capacity_seconds=_without_capacity_seconds(services, [*before, attempt]),
+            longest_delay_seconds=longest_delay_seconds(definition),
             trial=is_trial(definition),
         )
         if decision.cause == "completed" and is_trial(definition):
@@ -103,7 +111,14 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
     )
     claim = None
     if not attempt.done:
-        claim = services.store.claim_next(owner, attempt, job_name=name, requester=requester)
+        pause = pause_seconds(_causes(services, attempt))
+        claim = services.store.claim_next(
+            owner,
+            attempt,
+            job_name=name,
+            requester=requester,
+            due=services.clock.now() + pause if pause else 0.0,
+        )
         if claim is Claim.NOT_DESIRED:
             consequence = CONSEQUENCES["stopped_by_us"]
             _end_run(services, attempt, run, consequence.state, consequence.text)
@@ -111,17 +126,32 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
     following = services.store.attempt(name)
     if following is None:
         return
-    if claim is Claim.WON:
+    if claim is Claim.WON and following.due:
+        tell(services, following, "waits to be resubmitted", attempt.text)
+    elif claim is Claim.WON:
         go_on(services, following)
     else:
         resolve(services, following, requester)
 
 
+def _causes(services: Services, attempt: Attempt) -> list[Cause]:
+    """Why this attempt and those before it ended, oldest first."""
+    known = services.store.attempts(attempt.owner, attempt.run_id)
+    return [each.cause for each in known if each.attempt <= attempt.attempt]
+
+
+def _without_capacity_seconds(services: Services, attempts: Sequence[Attempt]) -> float:
+    """Since when attempts in a row got no capacity, should the last of them have got none."""
+    row = capacity_row([each.cause for each in attempts[:-1]]) + 1
+    return services.clock.now() - attempts[-row].claimed_at
+
+
 def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, text: str) -> None:
     services.store.set_run_state(run.owner, run.run_id, state, text)
     services.store.stop_run(run.owner, run.run_id)
-    # Told first: who crashes in between tells it again, which is better than never.
-    if tell(services, attempt, _happening(state), text):
+    # Told first: who crashes in between tells it again, which is better than never. A topic that
+    # takes no message is tried at every sweep, but other systems need not hear of it as often.
+    if tell(services, attempt, _happening(state), text, announce=run.state != state):
         services.store.mark_done(attempt.job_name)
 
 

@@ -163,9 +163,12 @@ class Store:
         )
 
     def claim_next(
-        self, owner: Owner, previous: Attempt, *, job_name: str, requester: str
+        self, owner: Owner, previous: Attempt, *, job_name: str, requester: str, due: float = 0.0
     ) -> Claim:
-        """Claim the attempt after ``previous`` and hand its pending action over, all or nothing."""
+        """Claim the attempt after ``previous`` and hand its pending action over, all or nothing.
+
+        One that is due later is held by nobody until then.
+        """
         return self._claim(
             {
                 "ConditionCheck": self.table.operation(
@@ -175,7 +178,9 @@ class Store:
                     values={":running": "running", ":r": previous.run_id},
                 )
             },
-            self._put_attempt(owner, previous.run_id, previous.attempt + 1, job_name, requester),
+            self._put_attempt(
+                owner, previous.run_id, previous.attempt + 1, job_name, requester, due=due
+            ),
             {
                 "Update": self.table.operation(
                     ATTEMPT,
@@ -306,16 +311,24 @@ class Store:
         )
 
     def _put_attempt(
-        self, owner: Owner, run_id: str, attempt: int, job_name: str, requester: str
+        self,
+        owner: Owner,
+        run_id: str,
+        attempt: int,
+        job_name: str,
+        requester: str,
+        due: float = 0.0,
     ) -> dict[str, Any]:
+        now = self.table.now()
         item = {
             "owner": owner.owner,
             "stack_id": owner.stack_id,
             "run_id": run_id,
             "attempt": attempt,
             "attempt_state": "claimed",
-            "claimed_at": self.table.now(),
-            "held_until": self.table.now() + milliseconds(HOLD_SECONDS),
+            "claimed_at": now,
+            "held_until": now if due else now + milliseconds(HOLD_SECONDS),
+            "due": milliseconds(due),
             "requester": requester,
         }
         return self.table.put_new(ATTEMPT, job_name, item)
@@ -361,6 +374,7 @@ def _read_attempt(item: Mapping[str, Any]) -> Attempt:
         claimed_at=seconds(item["claimed_at"]),
         requester=item["requester"],
         held_until=seconds(item["held_until"]),
+        due=seconds(item.get("due", 0)),
         delay=item.get("delay", ""),
         status=item.get("job_status", ""),
         cause=item.get("cause", "unknown"),
