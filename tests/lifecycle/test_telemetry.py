@@ -136,17 +136,25 @@ def test_nothing_is_published_before_instances_are_held_and_after_the_end(
     assert not records(capsys)
 
 
-def test_metrics_that_cannot_be_read_do_not_keep_a_run_from_being_settled(
+def test_metrics_that_cannot_be_read_do_not_keep_a_job_from_being_stopped(
     running: World, capsys: Printed
 ) -> None:
     running.progress(100, stepped_at=ago(running, 5))
-    running.gate.fail("get_metric_data", error("AccessDenied"))
-    detail = running.sagemaker.end(running.name("a"), "Completed")
+    running.quiet.store.stop_run(running.owner().owner, "a")
     running.gate.fail("get_object", error("AccessDenied"))
     capsys.readouterr()
-    running.deliver(running.job_event(detail))
+    running.sweep()
     assert not records(capsys)
-    assert running.run_state("a") == "completed"
+    assert running.sagemaker.alive() == []
+
+
+def test_the_numbers_come_after_what_the_run_needs(running: World) -> None:
+    running.progress(100, stepped_at=ago(running, 5))
+    running.quiet.store.stop_run(running.owner().owner, "a")
+    before = len(running.gate.calls)
+    running.sweep()
+    calls = running.gate.calls[before:]
+    assert calls.index("stop_training_job") < calls.index("get_metric_data")
 
 
 def test_unknown_keys_of_a_newer_trainer_are_left_out() -> None:
