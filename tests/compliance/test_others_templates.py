@@ -189,6 +189,15 @@ def test_zones_differ_only_where_that_is_known() -> None:
     assert not apart(ref("ZoneA"), ref("ZoneB"))
 
 
+def test_what_lies_in_a_nested_stack_is_not_judged_by_that_stack() -> None:
+    nested = healthy()
+    for name in ("Files", "Store"):
+        nested["Resources"][name] = resource("AWS::CloudFormation::Stack", {"TemplateURL": "..."})
+    text = json.dumps(nested).replace('{"Ref": "Files"}', '{"Fn::GetAtt": ["Files", "Outputs.Id"]}')
+    text = text.replace('{"Ref": "Store"}', '{"Fn::GetAtt": ["Store", "Outputs.Name"]}')
+    assert found(json.loads(text)) == {}
+
+
 def test_functions_are_told_apart_from_values() -> None:
     assert is_intrinsic(ref("A"))
     assert is_intrinsic({"Fn::If": []})

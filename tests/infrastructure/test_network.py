@@ -48,6 +48,15 @@ def test_an_address_range_must_hold_a_network(stack: Stack, cidr: str, reason: s
         TrainingNetwork(stack, "Network", availability_zone="us-west-2b", cidr=cidr)
 
 
+def test_a_long_path_gives_names_within_ec2s_limit() -> None:
+    stack = Stack(App(), "S" * 128, env=Environment(region="us-west-2"))
+    TrainingNetwork(stack, "N" * 200, availability_zone="us-west-2b")
+    for kind in ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::RouteTable"):
+        for found in Template.from_stack(stack).find_resources(kind).values():
+            (name,) = (tag["Value"] for tag in found["Properties"]["Tags"] if tag["Key"] == "Name")
+            assert len(name) == 256
+
+
 def test_the_subnet_takes_the_first_quarter(stack: Stack) -> None:
     TrainingNetwork(stack, "Network", availability_zone="us-west-2b", cidr="10.1.0.0/20")
     Template.from_stack(stack).has_resource_properties(

@@ -88,6 +88,40 @@ def test_fails_for_a_metric_that_nobody_publishes(imported: ITrainingJob) -> Non
         imported.metric("speed")
 
 
+@pytest.mark.parametrize("statuses", ["Failed", ["failed"], ["Failed", "Done"]])
+def test_fails_for_a_status_that_no_job_has(imported: ITrainingJob, statuses: Any) -> None:
+    """A rule on it would never fire."""
+    with pytest.raises(ValueError, match="give a list of some of InProgress, Completed"):
+        imported.on_state_change("Done", statuses=statuses)
+
+
+def test_fails_for_happenings_in_one_text(stack: Stack, foundation: Foundation) -> None:
+    job = SmallModelJob(stack, "Job", foundation=foundation, **SMALL)
+    failed: Any = "failed"
+    with pytest.raises(ValueError, match=r"happenings is 'failed': give a list, such as"):
+        job.on_run_event("Failed", happenings=failed)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("controller_function", "arn:aws:lambda:us-west-2:123456789012:function:theirs"),
+        ("checkpoint_store", "their-runs"),
+        ("tier", "huge"),
+    ],
+)
+def test_fails_to_import_what_is_of_another_kind(stack: Stack, name: str, wrong: str) -> None:
+    bucket = s3.Bucket.from_bucket_name(stack, "Runs", "runs")
+    given: dict[str, Any] = {
+        "job_name": "Theirs",
+        "tier": "small",
+        "controller_function": lambda_.Function.from_function_name(stack, "F", "f"),
+        "checkpoint_store": CheckpointStore.from_bucket(bucket),
+    }
+    with pytest.raises(ValueError, match=f"^{name} "):
+        TrainingJob.from_job_attributes(stack, "Theirs", **{**given, name: wrong})
+
+
 def test_fails_for_a_name_that_no_job_has(stack: Stack) -> None:
     with pytest.raises(ValueError, match="'a_b' is not usable"):
         TrainingJob.from_job_attributes(

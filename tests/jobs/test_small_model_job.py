@@ -77,6 +77,14 @@ def test_fails_when_one_jobs_events_would_reach_another(
         SmallModelJob(stack, "Second", foundation=foundation, job_name=second, **PROPS)
 
 
+def test_names_that_give_one_output_need_stacks_of_their_own(
+    stack: Stack, foundation: Foundation
+) -> None:
+    SmallModelJob(stack, "First", foundation=foundation, job_name="train-a", **PROPS)
+    with pytest.raises(ValueError, match=r"give one stack output, CdkBlackwelltraina, since"):
+        SmallModelJob(stack, "Second", foundation=foundation, job_name="traina", **PROPS)
+
+
 def test_names_that_only_begin_alike_are_two_jobs(stack: Stack, foundation: Foundation) -> None:
     for name in ("train", "train2", "training-b"):
         SmallModelJob(stack, name, foundation=foundation, job_name=name, **PROPS)

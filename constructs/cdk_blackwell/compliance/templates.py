@@ -134,7 +134,9 @@ class Templates:
         if function == "Ref":
             return template.resources.get(str(argument))
         if function == "Fn::GetAtt":
-            return template.resources.get(_owner(argument))
+            found = template.resources.get(_owner(argument))
+            # An output of a nested stack: whose it is, this template does not say.
+            return None if found and found.type == "AWS::CloudFormation::Stack" else found
         if function == "Fn::ImportValue" and isinstance(argument, str):
             for other in self.all:
                 if argument in other.exports:

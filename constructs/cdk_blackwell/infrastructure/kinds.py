@@ -16,6 +16,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
@@ -28,6 +29,7 @@ INTERFACES: Final[Mapping[Any, tuple[str, str]]] = {
     ecr.IRepository: ("repository_arn", "ecr.Repository.from_repository_name(...)"),
     iam.IRole: ("role_arn", "iam.Role.from_role_arn(...)"),
     kms.IKey: ("key_arn", "kms.Key.from_key_arn(...)"),
+    lambda_.IFunction: ("function_arn", "lambda_.Function.from_function_name(...)"),
     logs.ILogGroup: ("log_group_arn", "logs.LogGroup.from_log_group_name(...)"),
     s3.IBucket: ("bucket_arn", "s3.Bucket.from_bucket_name(...)"),
     secretsmanager.ISecret: ("secret_arn", "secretsmanager.Secret.from_secret_name_v2(...)"),

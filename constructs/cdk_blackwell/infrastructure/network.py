@@ -26,6 +26,8 @@ DEFAULT_CIDR: Final = "10.64.0.0/16"
 SUBNET_PREFIX_EXTRA: Final = 2
 """The subnet takes the first quarter of the VPC; three quarters stay free for other use."""
 EVERYWHERE: Final = "0.0.0.0/0"
+TAG_VALUE_LENGTH: Final = 256
+"""Of EC2's tags."""
 PUBLIC_PREFIX: Final = 28
 """The NAT gateway's subnet: the last 16 addresses of the VPC."""
 
@@ -153,7 +155,7 @@ class TrainingNetwork(Construct):
             self, "RouteTableAssociation", route_table_id=route_table.ref, subnet_id=subnet.ref
         )
         for resource in (vpc, subnet, route_table):
-            Tags.of(resource).add("Name", self.node.path)
+            Tags.of(resource).add("Name", self.node.path[-TAG_VALUE_LENGTH:])
         # The route table must outlive the job where endpoints and NAT are reached through it.
         self._ready: list[IDependable] = [association]
         if nat:

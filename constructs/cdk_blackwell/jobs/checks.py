@@ -19,7 +19,7 @@ from cdk_blackwell.infrastructure.places import (
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.jobs.interface import ImportedTrainingJob
 from cdk_blackwell.jobs.request import RESERVED_ENVIRONMENT_PREFIX
-from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH, check_job_prefix
+from cdk_blackwell.planning.contracts import JOB_PREFIX_LENGTH, check_job_prefix, stack_output_name
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
@@ -128,6 +128,13 @@ def check_unique_job(job: TrainingJob) -> None:
             continue
         if not isinstance(other_name := getattr(other, "job_name", None), str):
             continue
+        shared = stack_output_name(other_name) == stack_output_name(job.job_name)
+        if shared and Stack.of(other) is Stack.of(job) and other_name.lower() != name:
+            raise ValueError(
+                f"job_name {other_name!r} of {other.node.path} and {job.job_name!r} of "
+                f"{job.node.path} give one stack output, {stack_output_name(other_name)}, since "
+                "outputs take no hyphens: give one of them another name, or another stack"
+            )
         if other_name.lower() == name:
             raise ValueError(
                 f"job_name {job.job_name!r} is used by {other.node.path} and {job.node.path}: "

@@ -14,6 +14,7 @@ from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
 from cdk_blackwell.infrastructure.dashboard import run_metric
+from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.run_controller import run_event_rule, state_change_rule
 from cdk_blackwell.planning.contracts import Tier, check_job_prefix
@@ -157,6 +158,7 @@ class ImportedTrainingJob(JobUse):
         checkpoint_store: ICheckpointStore,
     ) -> None:
         super().__init__(scope, construct_id)
+        check_kinds(ImportedTrainingJob.__init__, locals())
         self.job_name = check_job_prefix(job_name)
         self.tier = tier
         self.controller_function = controller_function

@@ -45,6 +45,7 @@ CUSTOM_RESOURCE_TIMEOUT_SECONDS: Final = 3600
 
 STATUSES_WITHOUT_ALARM: Final = ("InProgress", "Completed", "Stopping", "Stopped")
 STATUSES_WITH_ALARM: Final = ("Failed",)
+STATUSES: Final = (*STATUSES_WITHOUT_ALARM, *STATUSES_WITH_ALARM)
 
 
 class RunController(Construct):
@@ -297,7 +298,13 @@ def state_change_rule(
     target: events.IRuleTarget | None,
     statuses: Sequence[str] | None,
 ) -> events.Rule:
-    """Rule on SageMaker state changes of every attempt of ``job``, for these or all statuses."""
+    """Rule on SageMaker state changes of every attempt of ``job``, for these or all statuses.
+
+    ValueError for what is no status of a training job: such a rule would never fire.
+    """
+    unknown = [each for each in statuses or () if each not in STATUSES]
+    if unknown or isinstance(statuses, str):
+        raise ValueError(f"statuses is {statuses!r}: give a list of some of {', '.join(STATUSES)}")
     return events.Rule(
         scope,
         construct_id,
@@ -318,6 +325,8 @@ def run_event_rule(
     """Rule on the controller's own events about ``job``; ValueError for an unknown happening."""
     wanted = list(happenings or DETAIL_TYPES)
     unknown = [each for each in wanted if each not in DETAIL_TYPES]
+    if isinstance(happenings, str):
+        raise ValueError(f"happenings is {happenings!r}: give a list, such as ['failed']")
     if unknown:
         raise ValueError(
             f"happening {unknown[0]!r} is not known: give some of {', '.join(DETAIL_TYPES)}"
