@@ -241,5 +241,6 @@ def test_utilisation_stays_below_the_assumed_shares_of_peak(
     found = speed(layout, model=model, **recipe)
     best = max(VALUES.attention, *VALUES.matmul.values())
     # The conventions also count the weights of norms, which no product multiplies.
-    assert 0 < found.mfu <= found.hfu * 1.001 <= best
+    assert 0 < found.mfu <= found.hfu * (1 + 1e-12)
+    assert found.hfu <= best
     assert all(seconds >= 0 for seconds in found.phases.values())

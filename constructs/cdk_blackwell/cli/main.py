@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import json
+import os
 import signal
 import sys
 from types import FrameType
@@ -25,7 +28,10 @@ from cdk_blackwell.cli.start.command import start
 from cdk_blackwell.cli.trial.command import trial
 from cdk_blackwell.cli.vendor import vendor
 from cdk_blackwell.cli.watch.command import watch
-from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a full disk; they often name no file."""
 
 app = typer.Typer(
     name="cdk-blackwell",
@@ -85,6 +91,16 @@ def main() -> None:
         _fail(_usage(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read (head, less) has what it wanted. Python flushes at its end, into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_DONE)
+    except OSError as error:
+        if error.filename is not None:
+            _fail(f"{error.filename}: {error.strerror}", EXIT_BAD_INPUT)
+        if error.errno not in _NO_ROOM:
+            raise
+        _fail(f"the output cannot be written: {error.strerror}", EXIT_BAD_INPUT)
     except Exception as error:
         expected = _expected(error)
         if expected is None:
@@ -110,7 +126,10 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    """One line on stderr, whatever the terminal's width."""
+    """One line on stderr, whatever the terminal's width; with ``--json`` an object of JSON."""
+    if "--json" in sys.argv:
+        print(json.dumps({"error": message, "exit_code": code}), file=sys.stderr)
+        sys.exit(code)
     Console(stderr=True, soft_wrap=True).print(
         f"cdk-blackwell: {message}", style="red", markup=False, highlight=False
     )

@@ -37,7 +37,9 @@ def money(text: str) -> float:
     """US dollars; a decimal point, and commas or underscores between digits."""
     match = _NUMBER.fullmatch(text.strip().removeprefix("$"))
     if match is None or match[3] or len(text) > LONGEST:
-        raise typer.BadParameter(f"{text[:LONGEST]!r} is not an amount of US dollars; give 98.84")
+        raise typer.BadParameter(
+            f"{text[:LONGEST]!r} is not a plain amount of US dollars; give 98.84"
+        )
     return float(_digits(match[1]) + (match[2] or ""))
 
 
@@ -45,10 +47,10 @@ def _read(text: str, suffixes: dict[str, int], *, example: str) -> int:
     match = _NUMBER.fullmatch(text.strip())
     suffix = match[3].lower() if match and match[3] else ""
     if match is None or len(text) > LONGEST or (suffix and suffix not in suffixes):
-        raise typer.BadParameter(f"{text[:LONGEST]!r} is not a whole number; give {example}")
+        raise typer.BadParameter(f"{text[:LONGEST]!r} is not a plain whole number; give {example}")
     value = Decimal(_digits(match[1]) + (match[2] or "")) * suffixes.get(suffix, 1)
     if value != value.to_integral_value():
-        raise typer.BadParameter(f"{text!r} is not a whole number; give {example}")
+        raise typer.BadParameter(f"{text!r} is not a plain whole number; give {example}")
     return int(value)
 
 

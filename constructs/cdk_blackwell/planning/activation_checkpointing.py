@@ -20,6 +20,6 @@ def checkpointing_interval(activation_checkpointing: str) -> int | None:
     if match is None:
         raise ValueError(
             f"activation_checkpointing is {activation_checkpointing!r}; allowed are "
-            f"{CHECKPOINTING_FORMS}"
+            f"{CHECKPOINTING_FORMS} with K from 1 to 9999"
         )
     return int(match.group(1))

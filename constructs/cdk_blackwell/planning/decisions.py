@@ -24,6 +24,7 @@ from cdk_blackwell.planning.neighbours import describe_layout, neighbouring_layo
 from cdk_blackwell.planning.predictions import Candidate, predict
 from cdk_blackwell.planning.recipes import default_loss_chunks
 from cdk_blackwell.planning.run_spec import Layout, Precision, Recipe
+from cdk_blackwell.planning.search import INDISTINGUISHABLE
 from cdk_blackwell.planning.wish import Wish
 
 CHECKPOINTING_SHOWN: Final = ("none", "every:4", "every:2", "selective", "full")
@@ -125,6 +126,16 @@ class _Explained:
             tokens_per_second_per_gpu=found.tokens_per_second_per_gpu,
         )
 
+    @property
+    def best(self) -> str:
+        """What the search preferred this for."""
+        if not self.candidate.memory.fits:
+            return "what needs the least memory"
+        return (
+            "the fastest that is predicted to fit, or the simplest of those less than "
+            f"{INDISTINGUISHABLE:.0%} slower,"
+        )
+
     def batch(self) -> Decision:
         recipe, wish, memory = self.recipe, self.wish, self.candidate.memory
         share, size = wish.share(self.layout), recipe.micro_batch_size
@@ -206,15 +217,17 @@ class _Explained:
         given = self.wish.overrides.activation_checkpointing is not None
         if tier.tier == "small":
             follows = chosen == "none" or chosen.startswith("every:")
-            why = "the least recomputation that is fastest within the memory budget"
         else:
             follows = chosen != "none"
-            why = "the fastest of the systematic kinds within the memory budget"
+        kinds = [kind for chain in tier.checkpointing for kind in chain]
+        kinds = ["every:K" if kind == "every" else kind for kind in kinds]
         return self.decision(
             "activation_checkpointing",
             values={"activation_checkpointing": chosen},
             follows=follows,
-            reason=f"{chosen} was given" if given else f"{chosen}: {why}",
+            reason=f"{chosen} was given"
+            if given
+            else f"{chosen}: {self.best} of " + ", ".join(kinds),
             alternatives=(
                 self.alternative(mode, recipe=replace(self.recipe, activation_checkpointing=mode))
                 for mode in CHECKPOINTING_SHOWN
@@ -239,7 +252,7 @@ class _Explained:
                 "gradient_sync": layout.gradient_sync,
             },
             follows=tier.minimum_instances <= instances <= most or instances < 1,
-            reason=f"{describe_layout(layout)}: the fastest predicted of the "
+            reason=f"{describe_layout(layout)}: {self.best} of the "
             f"{plural(len(self.wish.layouts), 'way')} to divide {plural(layout.gpus, 'GPU')} "
             "that the model, the batch and the settings allow",
             alternatives=self.other_layouts(),

@@ -26,7 +26,8 @@ def flops_per_token(
     """Forward and backward FLOPs per token, recomputation not counted.
 
     ``causal`` counts half of the attention matrix (NVIDIA's convention), ``palm`` all of it (PaLM's
-    and torchtitan's). The input embedding is a look-up and costs none.
+    and torchtitan's). The input embedding is a look-up and costs none. The few weights of norms and
+    biases count as those of matrices, as in both.
     """
     matrices = model.parameter_count - model.embedding_parameter_count
     if model.tie_word_embeddings:

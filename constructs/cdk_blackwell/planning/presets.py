@@ -220,7 +220,7 @@ def find_preset(name: str) -> ModelShape:
     if found is None:
         close = difflib.get_close_matches(name.lower(), PRESETS, n=3)
         raise ValueError(
-            f"model {name!r} is not a preset{_did_you_mean(close)}; known are "
+            f"model {name[:60]!r} is not a preset{_did_you_mean(close)}; known are "
             f"{', '.join(PRESETS)}; any other dense decoder of the llama, mistral, qwen2, qwen3 or "
             "olmo2 family can be given by its Hugging Face config.json"
         )

@@ -23,6 +23,7 @@ from cdk_blackwell.planning.flops import (
     MATRIX_PASSES,
     attention_flops,
     block_weights,
+    flops_per_token,
     recomputation,
 )
 from cdk_blackwell.planning.hardware import Node
@@ -129,6 +130,11 @@ def estimate_step(
         rate *= values.gathered_attention
     attention = one_pass * (ATTENTION_PASSES + again.attention) / rate
 
+    model_flops = flops_per_token(model, recipe.sequence_length)
+    head_again = 2 * model.embedding_parameter_count * (head_passes - MATRIX_PASSES)
+    repeated_flops = (2 * layers * again.weights + head_again) * tokens / tensor
+    repeated_flops += one_pass * again.attention
+
     # Elementwise kernels, the loss and the conversions of low precision.
     forward, backward = _elementwise_bytes(model, value_bytes)
     block_bytes = forward * (1 + again.elementwise) + backward
@@ -205,7 +211,7 @@ def estimate_step(
             launch=factor * launch,
         ),
         micro_batches=count,
-        executed_flops=count * (block_flops + head_flops + one_pass * (3 + again.attention)),
+        executed_flops=count * (tokens * model_flops / tensor + repeated_flops),
         hidden_seconds=factor * (total_links - exposed),
         links=Traffic(
             *(

@@ -78,8 +78,9 @@ class NodesPoint:
     tokens_per_second: float
     """Over all GPUs."""
     hours: float
+    """For all training tokens, with what is expected to be lost, as a plan's table tells it."""
     usd: float | None
-    """None when no price was given."""
+    """For these hours; None when no price was given."""
 
 
 def speed_by_nodes(
@@ -119,8 +120,8 @@ def speed_by_nodes(
                     candidate=candidate,
                     best=place == 0,
                     tokens_per_second=speed,
-                    hours=cost.hours,
-                    usd=cost.usd,
+                    hours=cost.total_hours,
+                    usd=cost.total_usd,
                 )
             )
     return tuple(points)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -217,8 +218,8 @@ def test_a_cost_ceiling_refuses() -> None:
         (("--model", "no/such/config.json"), "cannot be read"),
         ((*MID, "--nodes", "0"), "--nodes is 0"),
         ((*MID, "--nodes", "1" + "0" * 30), "--nodes"),
-        ((*MID, "--nodes", "-3"), "'-3' is not a whole number"),
-        ((*MID, "--nodes", "2.5"), "'2.5' is not a whole number"),
+        ((*MID, "--nodes", "-3"), "'-3' is not a plain whole number"),
+        ((*MID, "--nodes", "2.5"), "'2.5' is not a plain whole number"),
         ((*MID, "--gpus", "12"), "--gpus is 12"),
         (("--model", "yi-34b", "--gpus", "12"), "--gpus is 12"),
         ((*MID, "--sequence-length", "256k"), "--sequence-length is 262144"),
@@ -362,3 +363,48 @@ def test_help_stays_light() -> None:
 def test_the_planner_itself_knows_nothing_of_the_command_line() -> None:
     folder = Path(cdk_blackwell.planning.__file__).parent
     assert not [path for path in folder.glob("*.py") if "cdk_blackwell.cli" in path.read_text()]
+
+
+def test_hours_nodes_and_money_on_the_screen_are_one_calculation() -> None:
+    """Whatever is said about cost includes what is expected to be lost."""
+    wish = ("--model", "yi-34b", "--nodes", "16", "--train-tokens", "2T")
+    hours = float(words(invoke(*wish).stdout, r"tokens: ([\d,]+) hours"))
+    node_hours = float(words(invoke(*wish).stdout, r": ([\d,]+) node-hours"))
+    money = float(words(invoke(*wish, "--hourly-price-usd", "100").stdout, r"([\d,]+) USD at"))
+    assert node_hours == pytest.approx(16 * hours, rel=0.01)
+    assert money == pytest.approx(100 * node_hours, rel=0.001)
+
+
+def words(screen: str, pattern: str) -> str:
+    """The number that stands there, without separators."""
+    found = re.search(pattern, " ".join(screen.split()))
+    assert found, screen
+    return found[1].replace(",", "")
+
+
+def test_a_model_name_that_no_file_can_have_is_no_preset() -> None:
+    done = invoke("--model", "x" * 5000)
+    assert "is not a preset" in str(done.exception)
+    assert len(str(done.exception)) < 1000
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "40", "80", "500", "wide"])
+def test_the_screen_is_the_same_on_every_terminal(columns: str) -> None:
+    runner = CliRunner(env={"COLUMNS": columns})
+    words = ["plan", *MID, "--explain", "--details"]
+    assert runner.invoke(app, words).stdout == invoke(*words[1:]).stdout
+
+
+def test_a_full_disk_is_one_line() -> None:
+    program = "from cdk_blackwell.cli.entry import main; main()"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "plan", *MID],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert "the output cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -38,7 +38,7 @@ def test_amounts_of_data_count_in_powers_of_ten(text: str, tokens: int) -> None:
     ["", "k", "abc", "-1", "1e3", "0x10", "1.5", "1__0", "_1", "1,", "8kk", "8B", "٣k", "1" * 50],
 )
 def test_what_is_no_length_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match=r"not a whole number; give 32768"):
+    with pytest.raises(typer.BadParameter, match=r"not a plain whole number; give 32768"):
         length(text)
 
 

@@ -27,7 +27,7 @@ def find_model(name: str) -> tuple[ModelShape, tuple[str, ...]]:
         raise CommandError(f"--model is empty; {HOW_TO_NAME_A_MODEL}")
     path = Path(name)
     try:
-        if path.suffix == ".json" or path.exists():
+        if path.suffix == ".json" or _exists(path):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 shape = ModelShape.from_hugging_face_config(
@@ -37,6 +37,13 @@ def find_model(name: str) -> tuple[ModelShape, tuple[str, ...]]:
         return ModelShape.preset(name), ()
     except ValueError as error:
         raise CommandError(f"--model: {error}") from error
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def planner_arguments(options: PlanOptions, model: ModelShape) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cdk_blackwell.cli.plan.bars import bar
 from cdk_blackwell.cli.plan.section import BAR_WIDTH, rule, section
-from cdk_blackwell.cli.plan.words import duration, kernel_words, spaced
+from cdk_blackwell.cli.plan.words import duration, kernel_words, plural, spaced
 from cdk_blackwell.planning.plan import Plan
 from cdk_blackwell.planning.storage_needs import storage_needs
 from cdk_blackwell.planning.throughput import megatron_class
@@ -39,10 +39,11 @@ def _step(plan: Plan) -> Group:
             bar(seconds, scale=longest, width=BAR_WIDTH, style="cyan"),
         )
     table.add_row("one optimizer step", f"{1000 * speed.step_seconds:,.0f} ms", "", style="bold")
+    passes = plural(speed.micro_batches, "pass", "passes")
     return Group(
         table,
         Text(
-            f"{speed.micro_batches} micro-batch(es); another {1000 * speed.hidden_seconds:,.0f} ms "
+            f"{passes}; another {1000 * speed.hidden_seconds:,.0f} ms "
             f"of communication run behind computation. Each GPU moves {speed.nvlink_gb:,.1f} GB "
             f"over NVLink and {speed.efa_gb:,.1f} GB over EFA a step, in each direction.",
             style="dim",

@@ -42,7 +42,7 @@ class Outcome:
 def run_plan(options: PlanOptions) -> None:
     """Everything that ``cdk-blackwell plan`` does."""
     console = Console(highlight=False, soft_wrap=False)
-    console.width = min(console.width, WIDTH)
+    console.width = WIDTH  # bars and rules are drawn for it; a narrower terminal wraps lines
     if options.list_models:
         print_models(console)
         return

@@ -164,7 +164,8 @@ def _cost(plan: Plan) -> Text:
     )
     if cost.total_usd is None or cost.hourly_price_usd is None:
         text.append("price not given", style="yellow")
-        return text.append(f" (--hourly-price-usd): {cost.instance_hours:,.0f} node-hours")
+        node_hours = cost.total_hours * plan.instance_count
+        return text.append(f" (--hourly-price-usd): {node_hours:,.0f} node-hours")
     text.append(usd(cost.total_usd), style="bold")
     return text.append(f" at your {cost.hourly_price_usd:,.2f} USD per node and hour")
 
