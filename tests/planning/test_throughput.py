@@ -152,6 +152,30 @@ def test_context_parallelism_costs_what_it_exchanges() -> None:
     assert ulysses.phases["attention"] < gathered.phases["attention"]
 
 
+@pytest.mark.parametrize(
+    ("ulysses", "mode", "compiled", "passes"),
+    [
+        (8, "none", True, 2),  # there and, of gradients, back
+        (8, "selective", True, 3),
+        (8, "full", True, 3),
+        (1, "none", True, 3),  # forward, backward, and the sum of gradients
+        (1, "selective", True, 3),  # kept whole
+        (1, "selective", False, 4),
+        (1, "full", True, 4),
+    ],
+)
+def test_shared_sequences_are_exchanged_once_per_pass(
+    ulysses: int, mode: str, compiled: bool, passes: int
+) -> None:
+    layout = a_layout(context_parallel=8, ulysses=ulysses)
+    tokens, q, k = 131_072 / 8, 4096, 1024
+    one_pass = 2 * tokens * ((2 * q + 2 * k) * 7 / 8 if ulysses == 8 else 2 * k * 7)
+    found = speed(
+        layout, sequence_length=131_072, activation_checkpointing=mode, compile=compiled
+    ).phases["context_parallel"]
+    assert found == pytest.approx(32 * passes * one_pass / (900e9 * VALUES.nvlink))
+
+
 def test_assumptions_name_their_sources_and_how_much_overlaps() -> None:
     text = " ".join(speed(a_layout()).assumptions)
     assert "published by torchao; not measured by this project" in text

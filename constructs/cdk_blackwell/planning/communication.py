@@ -14,6 +14,11 @@ from cdk_blackwell.planning.run_spec import Layout, Precision
 
 GRADIENT_BYTES: Final = 4
 """The trainer reduces gradients in fp32."""
+EXCHANGES: Final = 2
+"""Of Ulysses per block: in the forward pass, and of the gradients the way back."""
+GATHERS: Final = 3
+"""Of keys and values per block: forward, again in the backward pass, and (a reduce-scatter) of
+their gradients."""
 TENSOR_PARALLEL_COLLECTIVES: Final = 4
 """Per block and direction: an all-gather and a reduce-scatter around attention and feed-forward,
 each (an all-reduce moves as much)."""
@@ -99,13 +104,19 @@ def replica_all_reduce(model: ModelShape, layout: Layout, gpus_per_node: int) ->
 
 
 def context_exchange(
-    model: ModelShape, layout: Layout, *, tokens: float, value_bytes: int, gpus_per_node: int
+    model: ModelShape,
+    layout: Layout,
+    *,
+    tokens: float,
+    value_bytes: int,
+    gpus_per_node: int,
+    exchanges: float = 1.0,
+    gathers: float = 1.0,
 ) -> Traffic:
-    """Of one block and forward pass over ``tokens`` local tokens.
+    """Of one block over ``tokens`` local tokens.
 
-    Ulysses sends queries, keys, values and the output by all-to-all; what is left of the group
-    gathers keys and values. A backward pass moves twice as much: the same again for the gradients,
-    and the gathered keys and values once more.
+    Ulysses sends queries, keys, values and the output by all-to-all (``exchanges`` times); what is
+    left of the group gathers keys and values (``gathers`` times). Default: a forward pass.
     """
     if layout.context_parallel == 1:
         return NO_TRAFFIC
@@ -114,9 +125,9 @@ def context_exchange(
     exchanged = per_token * (2 * model.query_size + 2 * model.key_value_size)
     gathered = layout.context_parallel // layout.ulysses
     keys_and_values = per_token * 2 * model.key_value_size * gathered
-    return all_to_all(exchanged, layout.ulysses, tensor, gpus_per_node).plus(
-        all_gather(keys_and_values, gathered, tensor * layout.ulysses, gpus_per_node)
-    )
+    sent = all_to_all(exchanged, layout.ulysses, tensor, gpus_per_node)
+    received = all_gather(keys_and_values, gathered, tensor * layout.ulysses, gpus_per_node)
+    return sent.times(exchanges).plus(received.times(gathers))
 
 
 def tensor_exchange(

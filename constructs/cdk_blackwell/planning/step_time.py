@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from cdk_blackwell.planning.communication import (
+    EXCHANGES,
+    GATHERS,
     Traffic,
     context_exchange,
     gradient_reduce_scatter,
@@ -164,9 +166,13 @@ def estimate_step(
     forward_kernels, backward_kernels = KERNELS[compiled]
     kernels = layers * (forward_kernels * (1 + again.elementwise) + backward_kernels) * count
     kernels += layers * SHARD_KERNELS * (gathers + reduces)
-    exchanges = layers * (3 + again.elementwise) if layout.context_parallel > 1 else 0
+    # Compiled, gathered attention is one operator, which selective checkpointing keeps.
+    exchanges = EXCHANGES + again.elementwise if layout.ulysses > 1 else 0
+    gathers_keys = layout.context_parallel > layout.ulysses
+    key_gathers = GATHERS + (again.attention if compiled else again.elementwise)
+    key_gathers = key_gathers if gathers_keys else 0
     slices = layers * (2 + again.elementwise) if tensor > 1 else 0
-    kernels += EXCHANGE_KERNELS * (exchanges + slices) * count
+    kernels += EXCHANGE_KERNELS * (layers * (exchanges + key_gathers) + slices) * count
     per_kernel = values.compiled_kernel_seconds if compiled else values.eager_kernel_seconds
     computation = matmul + attention + elementwise
     launch = max(0.0, kernels * per_kernel - count * computation - copies)
@@ -191,8 +197,14 @@ def estimate_step(
     total_links = count * repeated + once
 
     context = context_exchange(
-        model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
-    )
+        model,
+        layout,
+        tokens=tokens,
+        value_bytes=value_bytes,
+        gpus_per_node=node.gpus,
+        exchanges=exchanges,
+        gathers=key_gathers,
+    ).times(layers)
     sliced = tensor_exchange(
         model, layout, tokens=tokens, value_bytes=value_bytes, gpus_per_node=node.gpus
     )
@@ -206,7 +218,7 @@ def estimate_step(
             sharding_copies=factor * copies,
             optimizer=factor * optimizer,
             weights_and_gradients=factor * exposed,
-            context_parallel=factor * count * exchanges * _link_seconds(context, nvlink, fabric),
+            context_parallel=factor * count * _link_seconds(context, nvlink, fabric),
             tensor_parallel=factor * count * slices * _link_seconds(sliced, nvlink, fabric),
             launch=factor * launch,
         ),
@@ -215,7 +227,7 @@ def estimate_step(
         hidden_seconds=factor * (total_links - exposed),
         links=Traffic(
             *(
-                gathers * gathered + reduces * reduced + once + count * (c * exchanges + t * slices)
+                gathers * gathered + reduces * reduced + once + count * (c + t * slices)
                 for gathered, reduced, once, c, t in zip(
                     gather, reduce, replicas, context, sliced, strict=True
                 )
