@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from aws_cdk import App, Environment, Stack
+from aws_cdk import App, Environment, Fn, Stack
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecr_assets as ecr_assets
 
 from cdk_blackwell import TrainingImage
 from cdk_blackwell.infrastructure.training_image import images_account
@@ -28,7 +31,34 @@ def test_the_default_image_follows_region_and_partition(stack: Stack) -> None:
 
 
 def test_an_image_outside_ecr_needs_no_pull_right() -> None:
-    assert TrainingImage.from_uri("registry.example/team/image:1").repository_arn is None
+    image = TrainingImage.from_uri("registry.example/team/image:1")
+    assert image.repository_arn is None
+    assert image.outside_ecr
+
+
+def test_an_image_known_only_at_deploy_could_not_be_pulled(stack: Stack) -> None:
+    with pytest.raises(ValueError, match=r"use TrainingImage\.from_ecr_repository"):
+        TrainingImage.from_uri(Fn.import_value("image"))
+    parts = f"{Fn.import_value('account')}.dkr.ecr.us-west-2.amazonaws.com/train:1"
+    assert TrainingImage.from_uri(parts).repository_arn
+    given = TrainingImage(uri=Fn.import_value("image"), repository_arn=Fn.import_value("arn"))
+    assert not given.outside_ecr
+
+
+def test_an_image_that_is_built_with_the_app(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch")
+    built = ecr_assets.DockerImageAsset(stack, "Built", directory=str(tmp_path))
+    with pytest.raises(ValueError, match="for a DockerImageAsset with its repository and"):
+        TrainingImage.from_uri(built.image_uri)
+    image = TrainingImage.from_ecr_repository(built.repository, built.image_tag)
+    assert image.repository_arn == built.repository.repository_arn
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "-a", "a" * 129, "é"])
+def test_fails_for_a_tag_that_is_none(stack: Stack, tag: str) -> None:
+    repository = ecr.Repository.from_repository_name(stack, "Tagged", "train")
+    with pytest.raises(ValueError, match=r"image tag .* is not usable"):
+        TrainingImage.from_ecr_repository(repository, tag)
 
 
 @pytest.mark.parametrize("uri", ["", "a b", "x" * 256])

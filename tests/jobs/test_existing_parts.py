@@ -142,6 +142,17 @@ def test_alarms_and_controller_tell_the_given_topic(large: Stack) -> None:
     assert function["Properties"]["Environment"]["Variables"]["CDKB_TOPIC"] == arn
 
 
+def test_another_registry_is_reached_through_the_jobs_subnet(stack: Stack) -> None:
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE)
+    image = TrainingImage.from_uri("registry.example/team/train:1")
+    SmallModelJob(stack, "Job", foundation=foundation, image=image, **SMALL)
+    request = request_of(stack)
+    assert request["AlgorithmSpecification"]["TrainingImageConfig"] == {
+        "TrainingRepositoryAccessMode": "Vpc"
+    }
+    assert check_training_request(request) == []
+
+
 def test_the_controller_may_use_the_key_of_the_topic_that_is_given(stack: Stack) -> None:
     """And no other for it: the key of exports is not the topic's."""
     key = KEY_ARN.replace("1111", "9999")

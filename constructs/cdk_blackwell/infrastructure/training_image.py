@@ -49,6 +49,14 @@ class TrainingImage:
     uri: str
     repository_arn: str | None
 
+    def __post_init__(self) -> None:
+        check_kinds(TrainingImage.__init__, vars(self), tokens=("uri", "repository_arn"))
+
+    @property
+    def outside_ecr(self) -> bool:
+        """Known to come from another registry, which is reached through the job's subnet."""
+        return self.repository_arn is None and not Token.is_unresolved(self.uri)
+
     @classmethod
     def deep_learning_container(
         cls,
@@ -102,7 +110,11 @@ class TrainingImage:
 
     @classmethod
     def from_uri(cls, uri: str) -> TrainingImage:
-        """Any image; pull rights are granted where the URI is one of ECR."""
+        """Any image; pull rights are granted where the URI is one of ECR.
+
+        Any other registry is reached through the job's own subnet, which needs a way to it.
+        ValueError for a URI that is known only at deploy as a whole (its parts may be).
+        """
         check_kinds(TrainingImage.from_uri, locals(), tokens=("uri",))
         if not Token.is_unresolved(uri) and (
             len(uri) > URI_LENGTH or not re.fullmatch(r"\S+", uri)
@@ -112,6 +124,13 @@ class TrainingImage:
                 "without spaces"
             )
         match = _ECR_URI.fullmatch(uri)
+        if match is None and Token.is_unresolved(uri):
+            raise ValueError(
+                "image is known only when the stack is deployed, so the training role cannot be "
+                "allowed to pull it: use TrainingImage.from_ecr_repository(repository, tag), for a "
+                "DockerImageAsset with its repository and image_tag, or "
+                "TrainingImage(uri=..., repository_arn=...)"
+            )
         arn = (
             f"arn:{Aws.PARTITION}:ecr:{match['region']}:{match['account']}"
             f":repository/{match['repository']}"

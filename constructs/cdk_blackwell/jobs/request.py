@@ -49,6 +49,8 @@ from cdk_blackwell.planning.contracts import (
 INSTANCE_TYPE: Final = "ml.p6-b200.48xlarge"
 VOLUME_GIB: Final = 500
 """SageMaker asks for a size; training reads and writes local NVMe, which has its own."""
+THROUGH_SUBNET: Final = {"TrainingRepositoryAccessMode": "Vpc"}
+"""How SageMaker reaches a registry that is not ECR; never tried."""
 INTERNAL_ERROR_RETRIES: Final = 3
 """SageMaker's own retries, for its internal errors only; the controller handles the rest."""
 
@@ -64,6 +66,8 @@ class RequestInputs:
     region: str
     account: str
     image_uri: str
+    image_outside_ecr: bool
+    """SageMaker then pulls it through the job's subnet."""
     role_arn: str
     subnet_id: str
     security_group_ids: Sequence[str]
@@ -129,6 +133,7 @@ def build_request(inputs: RequestInputs) -> dict[str, Any]:
         "TrainingJobName": PLACEHOLDER_JOB_NAME,
         "AlgorithmSpecification": {
             "TrainingImage": inputs.image_uri,
+            **({"TrainingImageConfig": THROUGH_SUBNET} if inputs.image_outside_ecr else {}),
             "TrainingInputMode": "File",
             "ContainerEntrypoint": list(inputs.entrypoint),
             "ContainerArguments": list(inputs.arguments),

@@ -47,6 +47,7 @@ def request_inputs(
         region=stack.region,
         account=stack.account,
         image_uri=job.image.uri,
+        image_outside_ecr=job.image.outside_ecr,
         role_arn=job.role.role_arn,
         subnet_id=job.subnet.subnet_id,
         security_group_ids=[job.security_group.security_group_id],
