@@ -90,6 +90,14 @@ def test_interfaces_are_made_in_the_jobs_own_subnet_and_group_only(stack: Stack)
     assert condition["ec2:Subnet"]["Fn::Join"][1][-1] == ":ec2:us-west-2:*:subnet/subnet-1"
 
 
+def test_only_checkpoints_can_be_deleted(stack: Stack) -> None:
+    """What launched a run, and what came of it, outlives whatever runs in the container."""
+    make(stack)
+    deleting = [s for s in statements(stack) if "s3:DeleteObject" in _list(s["Action"])]
+    (statement,) = deleting
+    assert statement["Resource"]["Fn::Join"][1][-1] == ":s3:::runs/job/runs/*/checkpoints/*"
+
+
 def test_only_the_logs_of_this_jobs_own_attempts_can_be_written(stack: Stack) -> None:
     make(stack)
     group = "log-group:/aws/sagemaker/TrainingJobs"

@@ -101,6 +101,14 @@ ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
         construct="TrainingRole",
         path="Policy/Resource",
         rules=_IAM5,
+        finding="Resource::arn:{}:s3:::{}/{}/runs/*/checkpoints/*",
+        reason="The only objects it may delete: pruned checkpoints of this job's own runs, below "
+        "run ids and steps that only training knows.",
+    ),
+    Acknowledged(
+        construct="TrainingRole",
+        path="Policy/Resource",
+        rules=_IAM5,
         finding="Resource::arn:{}:s3:::{}/{}/*",
         reason="Only with initial_weights: the objects below the one prefix that is given, to be "
         "read and nothing else; their names are not known at synth.",

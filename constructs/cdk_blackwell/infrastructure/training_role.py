@@ -17,7 +17,11 @@ from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
 from cdk_blackwell.infrastructure.kinds import check_kinds
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
-from cdk_blackwell.planning.contracts import METRICS_NAMESPACE, NAMESPACE_OF_JOBS
+from cdk_blackwell.planning.contracts import (
+    CHECKPOINTS_FOLDER,
+    METRICS_NAMESPACE,
+    NAMESPACE_OF_JOBS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +56,20 @@ BASE_GRANTS: Final = (
         sid="OwnRuns",
         actions=(
             "s3:AbortMultipartUpload",
-            "s3:DeleteObject",
             "s3:GetObject",
             "s3:ListMultipartUploadParts",
             "s3:PutObject",
         ),
         resources=("arn:{partition}:s3:::{checkpoint_bucket}/{job}/runs/*",),
-        why="read bundle and run.json, sync checkpoints (pruned ones are deleted), export",
+        why="read bundle and run.json, sync checkpoints, report progress, export",
+    ),
+    Grant(
+        sid="PruneCheckpoints",
+        actions=("s3:DeleteObject",),
+        resources=(
+            "arn:{partition}:s3:::{checkpoint_bucket}/{job}/runs/*/" + CHECKPOINTS_FOLDER + "/*",
+        ),
+        why="SageMaker's sync deletes in S3 what was pruned on disk; what else a run left stays",
     ),
     Grant(
         sid="Logs",
