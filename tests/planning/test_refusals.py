@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -226,3 +226,17 @@ def test_a_way_out_of_a_cost_ceiling_says_what_it_costs() -> None:
         (change.total_usd and change.total_usd <= 1_000) or "max_cost_usd" in change.settings
         for change in changes
     )
+
+
+KINDS = [0, -1, 1.5, True, "8", "", float("nan"), float("inf"), 10**30, [], {}, b"x", object()]
+
+
+@pytest.mark.parametrize("value", KINDS, ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize("name", [field.name for field in fields(Request)])
+def test_a_value_of_any_kind_is_planned_or_refused_in_one_line(name: str, value: Any) -> None:
+    said = ""
+    try:
+        make_plan(**{**PRICED, name: value})
+    except PlanError as error:
+        said = str(error)
+    assert "\n" not in said

@@ -97,6 +97,7 @@ def test_reading_gives_back_what_was_written() -> None:
         ("candidates.0.mfu", float("nan"), "mfu is nan"),
         ("candidates.2.message", "", "without a message"),
         ("candidates.0.layout.shards", 8, "unknown key 'shards'"),
+        ("candidates.0.mfu", 10**400, "mfu is 1000.*no number is that large"),
         ("model.vocab_size", 0, "vocab_size"),
     ],
 )
@@ -153,6 +154,14 @@ def test_the_source_says_what_was_measured_and_how_well_one_factor_describes_it(
     assert "measured in a trial run of llama-3.1-8b on 8 GPUs" in line
     assert "14,000 tokens/s" in line
     assert "the 1 other ran at" in line
+
+
+def test_a_winner_faster_than_the_gpu_measures_nothing() -> None:
+    report = TrialReport.from_dict(changed("candidates.1.tokens_per_second_per_gpu", 1e6))
+    with pytest.raises(
+        PlanError, match=r"1e\+06 tokens/s per GPU, which is \d+\.\d times the peak"
+    ):
+        Efficiency.measured(report)
 
 
 def test_a_trial_without_a_winner_measures_nothing() -> None:

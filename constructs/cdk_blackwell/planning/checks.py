@@ -33,6 +33,7 @@ from cdk_blackwell.planning.run_spec import (
     Precision,
 )
 from cdk_blackwell.planning.tiers import MAXIMUM_INSTANCES, TIERS, TierRecipe, tier_for
+from cdk_blackwell.planning.trial import TrialReport
 
 MAXIMUM_TOKENS: Final = 10**15
 """Above any run of this size class; catches slips in the number of zeros."""
@@ -66,6 +67,8 @@ def check_request(request: Request) -> None:
     _check_gpus(request)
     _check_kind("overrides", request.overrides, RecipeOverrides)
     _check_kind("layout", request.layout, LayoutOverrides)
+    if request.measured is not None:
+        _check_kind("measured", request.measured, TrialReport)
     _check_recipe(request.overrides, sequence_length=request.sequence_length)
     _check_money(request)
     tier = TIERS[request.tier] if request.tier else tier_for(model.parameter_count)

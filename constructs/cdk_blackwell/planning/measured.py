@@ -6,7 +6,11 @@ from dataclasses import replace
 
 from cdk_blackwell.planning.efficiency import Efficiency
 from cdk_blackwell.planning.errors import PlanError
-from cdk_blackwell.planning.throughput import default_efficiency, estimate_throughput
+from cdk_blackwell.planning.throughput import (
+    ThroughputEstimate,
+    default_efficiency,
+    estimate_throughput,
+)
 from cdk_blackwell.planning.trial import TrialCandidate, TrialReport
 
 
@@ -14,11 +18,11 @@ def measured_efficiency(report: TrialReport) -> Efficiency:
     """The assumed shares of peak with all times scaled so that the winner's speed comes out.
 
     The other candidates that ran tell how well one factor describes them all; their spread stands
-    in ``source``. PlanError when no candidate ran.
+    in ``source``. PlanError when no candidate ran, or faster than the GPU can.
     """
     assumed = default_efficiency()
     ratios = [
-        (candidate, _predicted(report, candidate, assumed) / speed)
+        (candidate, _estimate(report, candidate, assumed).tokens_per_second_per_gpu / speed)
         for candidate in report.candidates
         if (speed := candidate.tokens_per_second_per_gpu) is not None and candidate.outcome == "ok"
     ]
@@ -28,6 +32,14 @@ def measured_efficiency(report: TrialReport) -> Efficiency:
             "or run a trial in which one candidate succeeds"
         )
     winner = report.candidates[report.winner]
+    reached = _estimate(report, winner, assumed)
+    speed = winner.tokens_per_second_per_gpu or 0.0
+    utilisation = reached.mfu * speed / reached.tokens_per_second_per_gpu
+    if utilisation > 1:
+        raise PlanError(
+            f"the trial run's winner reports {speed:.6g} tokens/s per GPU, which is "
+            f"{utilisation:.3g} times the peak of the GPU: run the trial again"
+        )
     factor = next(ratio for candidate, ratio in ratios if candidate is winner)
     others = [factor / ratio for candidate, ratio in ratios if candidate is not winner]
     spread = (
@@ -47,7 +59,9 @@ def measured_efficiency(report: TrialReport) -> Efficiency:
     )
 
 
-def _predicted(report: TrialReport, candidate: TrialCandidate, assumed: Efficiency) -> float:
+def _estimate(
+    report: TrialReport, candidate: TrialCandidate, assumed: Efficiency
+) -> ThroughputEstimate:
     return estimate_throughput(
         report.model, layout=candidate.layout, recipe=candidate.recipe, efficiency=assumed
-    ).tokens_per_second_per_gpu
+    )

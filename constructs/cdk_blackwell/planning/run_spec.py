@@ -33,6 +33,8 @@ multiplies as TF32 on GPUs, the widest format of their tensor cores.
 """
 EIGHT_BIT: Final[frozenset[Precision]] = frozenset({"fp8", "fp8_rowwise", "mxfp8"})
 OptimizerImplementation = Literal["fused", "foreach"]
+MAXIMUM_FLOAT: Final = 10**300
+"""Whole numbers beyond are no floats."""
 GradientSync = Literal["micro_batch", "step"]
 LossPolicy = Literal["warn", "skip", "stop"]
 
@@ -336,7 +338,7 @@ def read_dataclass(kind: Any, value: Any, where: str) -> Any:
     Integers are accepted where a float is asked for, booleans never where a number is.
     """
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where} must be an object, got {value!r}")
+        raise ValueError(f"{where} must be an object, got {_short(value)}")
     hints = _type_hints(kind)
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(value) - known)
@@ -359,7 +361,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     if origin is Literal:
         if value not in get_args(hint):
             allowed = ", ".join(map(str, get_args(hint)))
-            raise ValueError(f"{where} is {value!r}; allowed are {allowed}")
+            raise ValueError(f"{where} is {_short(value)}; allowed are {allowed}")
         return value
     if origin in (Union, UnionType):
         if value is None and type(None) in get_args(hint):
@@ -369,16 +371,24 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         # Only tuple[X, ...] is used; JSON has lists.
         if not isinstance(value, (list, tuple)):
-            raise ValueError(f"{where} must be a list, got {value!r}")
+            raise ValueError(f"{where} must be a list, got {_short(value)}")
         return tuple(_read(get_args(hint)[0], item, where) for item in value)
     if origin is dict:
         if not isinstance(value, dict):
-            raise ValueError(f"{where} must be an object, got {value!r}")
+            raise ValueError(f"{where} must be an object, got {_short(value)}")
         return value
     if is_dataclass(hint):
         return read_dataclass(hint, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > MAXIMUM_FLOAT:
+            raise ValueError(f"{where} is {_short(value)}; no number is that large")
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{where} is {value!r}; a value of type {hint.__name__} is expected")
+        raise ValueError(f"{where} is {_short(value)}; a value of type {hint.__name__} is expected")
     return value
+
+
+def _short(value: Any) -> str:
+    """As it was given, cut where nobody reads on."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
