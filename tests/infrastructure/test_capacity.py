@@ -143,3 +143,16 @@ def test_a_plan_is_refused_exactly_outside_its_counts(count: int) -> None:
     else:
         with pytest.raises(ValueError, match=f"instance_count {count} "):
             plan.check(instance_count=count, region="us-west-2")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "reserved"}, "kind 'reserved' is not allowed: give one of on_demand, training"),
+        ({"kind": "on_demand", "max_pending_seconds": 1800.5}, "give a whole number"),
+        ({"kind": "spot", "max_wait_seconds": "3600"}, "give a whole number"),
+    ],
+)
+def test_fails_for_values_that_no_factory_gives(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Capacity(**values)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack
+from aws_cdk import App, Environment, Fn, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_s3 as s3
 from aws_cdk.assertions import Annotations, Match, Template
@@ -133,6 +133,34 @@ def test_fails_when_one_group_is_imported_twice(
     JobSecurityGroup(stack, "First", vpc=vpc, file_system=files, existing=first)
     with pytest.raises(ValueError, match="sg-shared is imported twice"):
         JobSecurityGroup(stack, "Second", vpc=vpc, file_system=files, existing=second)
+
+
+def test_fails_when_one_group_is_imported_twice_by_a_value_of_deploy(
+    stack: Stack, vpc: ec2.IVpc, files: ISharedFileSystem
+) -> None:
+    first, second = (
+        ec2.SecurityGroup.from_security_group_id(stack, f"Group{n}", Fn.import_value("group"))
+        for n in (1, 2)
+    )
+    JobSecurityGroup(stack, "First", vpc=vpc, file_system=files, existing=first)
+    with pytest.raises(ValueError, match=r"'Fn::ImportValue': 'group'\} is imported twice"):
+        JobSecurityGroup(stack, "Second", vpc=vpc, file_system=files, existing=second)
+    app = stack.node.root
+    assert isinstance(app, App)
+    other = Stack(app, "Other", env=Environment(region="us-east-1"))
+    elsewhere = ec2.SecurityGroup.from_security_group_id(other, "Group", Fn.import_value("group"))
+    JobSecurityGroup(other, "Third", vpc=vpc, file_system=files, existing=elsewhere)
+
+
+def test_fails_for_a_group_of_another_vpc(stack: Stack, files: ISharedFileSystem) -> None:
+    ours, theirs = (
+        ec2.Vpc(stack, name, availability_zones=["us-west-2b"], nat_gateways=0)
+        for name in ("Ours", "Theirs")
+    )
+    group = ec2.SecurityGroup(stack, "Group", vpc=theirs)
+    with pytest.raises(ValueError, match="Stack/Group is not of vpc Stack/Ours"):
+        JobSecurityGroup(stack, "Job", vpc=ours, file_system=files, existing=group)
+    JobSecurityGroup(stack, "Other", vpc=theirs, file_system=files, existing=group)
 
 
 def test_nothing_is_changed_where_somebody_else_keeps_the_rules(

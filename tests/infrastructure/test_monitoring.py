@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_events as events
+from aws_cdk import aws_sns as sns
 from aws_cdk.assertions import Template
 
 from cdk_blackwell.infrastructure.alarms import RUN_ALARMS, AlarmThresholds
@@ -106,6 +107,13 @@ def test_low_use_and_data_wait_need_half_an_hour() -> None:
     assert found["LowGpuUse"]["ComparisonOperator"] == "LessThanThreshold"
     (expression,) = (m for m in found["DataWait"]["Metrics"] if "Expression" in m)
     assert expression["Expression"] == "100 * data_wait_seconds / step_seconds"
+
+
+def test_fails_for_a_topic_that_alarms_cannot_tell() -> None:
+    stack = Stack(App(), "Fifo")
+    topic = sns.Topic(stack, "Topic", fifo=True)
+    with pytest.raises(ValueError, match="Fifo/Topic is a FIFO topic"):
+        TrainingMonitoring(stack, "Monitoring", job="job", tier="small", topic=topic)
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(AlarmThresholds)])

@@ -163,6 +163,12 @@ def test_an_existing_role_gets_the_same_rights_and_no_new_role_is_made(stack: St
     assert of(stack, "OwnRuns")
 
 
+def test_fails_for_a_role_of_another_account(stack: Stack) -> None:
+    role = iam.Role.from_role_arn(stack, "Theirs", ROLE_ARN.replace("123456789012", "210987654321"))
+    with pytest.raises(ValueError, match="is of account 210987654321, the stack of 123456789012"):
+        make(stack, role=role)
+
+
 def test_an_immutable_role_is_left_as_it_is(stack: Stack) -> None:
     make(stack, role=iam.Role.from_role_arn(stack, "Theirs", ROLE_ARN, mutable=False))
     assert Template.from_stack(stack).find_resources("AWS::IAM::Policy") == {}

@@ -46,6 +46,8 @@ class Capacity:
     """On demand only: how long instances stay, billed, for the next job (a warm pool)."""
 
     def __post_init__(self) -> None:
+        may_be_tokens = ("training_plan_arn", "plan_availability_zone")
+        check_kinds(Capacity.__init__, vars(self), tokens=may_be_tokens)
         self._check_kind()
         pending = self.max_pending_seconds
         if pending is not None and not (

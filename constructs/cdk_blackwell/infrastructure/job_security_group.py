@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import Annotations, CfnResource, Stack, Token
+from aws_cdk import Annotations, CfnResource, Stack
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
@@ -47,6 +47,8 @@ class JobSecurityGroup(Construct):
         rules_exist: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
+        if existing is not None:
+            _check_vpc(existing, vpc)
         self.security_group: ec2.ISecurityGroup = existing or self._own_group(vpc)
         self.rules: list[CfnResource] = []
         if rules_exist and existing is None:
@@ -139,6 +141,19 @@ def _let_tls_out(group: ec2.ISecurityGroup) -> None:
         )
 
 
+def _check_vpc(group: ec2.ISecurityGroup, vpc: ec2.IVpc) -> None:
+    """Of a group that this app makes it is known which VPC it is of."""
+    resource = group.node.default_child
+    if not isinstance(resource, ec2.CfnSecurityGroup):
+        return
+    stack = Stack.of(group)
+    if stack.resolve(resource.vpc_id) != stack.resolve(vpc.vpc_id) and Stack.of(vpc) is stack:
+        raise ValueError(
+            f"security group {group.node.path} is not of vpc {vpc.node.path}, and interfaces take "
+            "groups of their own VPC only: give one of that VPC, or leave security_group out"
+        )
+
+
 def _efa_rules_id(group: ec2.ISecurityGroup) -> str:
     return f"EfaRules{group.node.addr[-8:]}"
 
@@ -162,20 +177,28 @@ def _self_rules(group: ec2.ISecurityGroup) -> dict[str, CfnResource]:
 
 
 def _groups(job: JobSecurityGroup) -> list[JobSecurityGroup]:
-    """Groups of all jobs in the app, this one included, in the order they were made."""
-    return [other for other in job.node.root.node.find_all() if isinstance(other, JobSecurityGroup)]
+    """Groups of all jobs in the app, this one included, in the order they were made.
+
+    One that was refused lies in the tree too, without a group.
+    """
+    return [
+        other
+        for other in job.node.root.node.find_all()
+        if isinstance(other, JobSecurityGroup) and hasattr(other, "rules")
+    ]
 
 
 def _refuse_second_import(job: JobSecurityGroup, group: ec2.ISecurityGroup) -> None:
     """One group imported by two constructs would get the same rules twice, which EC2 refuses."""
-    group_id = group.security_group_id
-    if Token.is_unresolved(group_id):
-        return
+    stack = Stack.of(group)
+    group_id = stack.resolve(group.security_group_id)
     for other in _groups(job):
-        theirs = getattr(other, "security_group", None)
-        if other is job or theirs is None or theirs is group:
+        theirs = other.security_group
+        if other is job or theirs is group:
             continue
-        if theirs.security_group_id == group_id and other.rules:
+        # What is filled in at deploy is one thing in one stack only.
+        comparable = isinstance(group_id, str) or Stack.of(theirs) is stack
+        if other.rules and comparable and stack.resolve(theirs.security_group_id) == group_id:
             raise ValueError(
                 f"security group {group_id} is imported twice, as {theirs.node.path} and "
                 f"{group.node.path}, and EC2 refuses a rule twice: import it once and give the "

@@ -66,6 +66,11 @@ class TrainingMonitoring(Construct):
     ) -> None:
         check_kinds(TrainingMonitoring.__init__, locals())
         super().__init__(scope, construct_id)
+        if topic is not None and topic.fifo:
+            raise ValueError(
+                f"topic {topic.node.path} is a FIFO topic, which CloudWatch's alarms cannot tell "
+                "anything: give a standard topic"
+            )
         self._job, self._tier = job, tier
         self._max_cost_usd = max_cost_usd
         self._alarms: list[cloudwatch.Alarm] = []

@@ -15,6 +15,7 @@ from constructs import Construct
 
 from cdk_blackwell.infrastructure.checkpoint_store import ICheckpointStore
 from cdk_blackwell.infrastructure.kinds import check_kinds
+from cdk_blackwell.infrastructure.places import differ
 from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.planning.contracts import (
@@ -225,6 +226,11 @@ class TrainingRole(Construct):
         check_kinds(TrainingRole.__init__, locals())
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
+        if role is not None and differ(role.env.account, stack.account):
+            raise ValueError(
+                f"role {role.node.path} is of account {role.env.account}, the stack of "
+                f"{stack.account}: a training job takes roles of its own account only"
+            )
         self.role: iam.IRole = role or self._own_role(stack, job)
         names = {
             "partition": Aws.PARTITION,
