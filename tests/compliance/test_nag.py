@@ -26,6 +26,7 @@ from cdk_blackwell.compliance.nag import (
     packs,
 )
 from cdk_blackwell.infrastructure.checkpoint_store import CheckpointStore
+from cdk_blackwell.infrastructure.s3_prefix import S3Prefix
 from cdk_blackwell.infrastructure.training_image import TrainingImage
 from cdk_blackwell.infrastructure.training_role import TrainingRole
 from tests.compliance.everything import application, everything
@@ -137,7 +138,17 @@ def test_constructs_of_others_are_never_acknowledged(tmp_path: Path) -> None:
     ) in nag_findings(app, packs(app))
 
 
-def _role(stack: Stack) -> TrainingRole:
+def test_findings_do_not_depend_on_who_makes_the_bucket_of_weights(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    stack = Stack(app, "Stack")
+    role = _role(stack, S3Prefix(bucket=s3.Bucket(stack, "Weights"), prefix="llama"))
+    app.synth()
+    own = [f for f in nag_findings(app, packs(app)) if f.construct_path.startswith(role.node.path)]
+    assert any("llama" in (finding.finding or "") for finding in own)
+    assert [finding for finding, entry in matching(app, own) if entry is None] == []
+
+
+def _role(stack: Stack, weights: S3Prefix | None = None) -> TrainingRole:
     return TrainingRole(
         stack,
         "Role",
@@ -149,4 +160,5 @@ def _role(stack: Stack) -> TrainingRole:
         subnet=ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-1"),
         security_group=ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1"),
         image=TrainingImage.from_uri("registry.example/image:1"),
+        initial_weights=weights,
     )

@@ -165,7 +165,7 @@ IMAGE_GRANTS: Final = (
 LIST_WEIGHTS: Final = Grant(
     sid="ListWeights",
     actions=("s3:ListBucket",),
-    resources=("{weights_bucket}",),
+    resources=("arn:{partition}:s3:::{weights_bucket}",),
     conditions={"StringLike": {"s3:prefix": "{weights_prefix}*"}},
     why="fill the channel of initial weights",
 )
@@ -176,13 +176,13 @@ WEIGHTS_GRANTS: Final = (
     Grant(
         sid="LocateWeights",
         actions=("s3:GetBucketLocation",),
-        resources=("{weights_bucket}",),
+        resources=("arn:{partition}:s3:::{weights_bucket}",),
         why="SageMaker asks for the bucket's region before it mounts a channel",
     ),
     Grant(
         sid="ReadWeights",
         actions=("s3:GetObject",),
-        resources=("{weights_bucket}/{weights_prefix}*",),
+        resources=("arn:{partition}:s3:::{weights_bucket}/{weights_prefix}*",),
         why="the initial weights, and nothing beside them",
     ),
 )
@@ -244,7 +244,7 @@ class TrainingRole(Construct):
         }
         grants = BASE_GRANTS + (IMAGE_GRANTS if image.repository_arn else ())
         if initial_weights is not None:
-            names["weights_bucket"] = initial_weights.bucket.bucket_arn
+            names["weights_bucket"] = initial_weights.bucket.bucket_name
             names["weights_prefix"] = initial_weights.prefix
             grants += WEIGHTS_GRANTS
             grants += (LIST_WEIGHTS if initial_weights.prefix else LIST_WHOLE_BUCKET,)
