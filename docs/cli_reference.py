@@ -17,6 +17,9 @@ HEAD = """# Command line
 
 Made from the program's own help: `python docs/cli_reference.py`.
 
+With `--json`, standard output holds JSON and nothing else, and an error is an object on standard
+error: `{"error": "what was wrong and what to do", "exit_code": 4}`.
+
 | Exit code | Meaning |
 |---|---|
 """

@@ -47,9 +47,12 @@ def resubmit_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in (2, 3):
             name = f"{attempt.job_name[:-1]}{number}"
             if services.jobs.describe(name) is None:
-                launch.submit(
-                    services,
-                    replace(attempt, job_name=name, attempt=number, state="claimed"),
+                services.jobs.create(
+                    _next_request(services, replace(attempt, attempt=number - 1)),
+                    stack_id=attempt.stack_id,
+                    claimed_at=attempt.claimed_at,
+                    patient_quota=False,
+                    permitted=lambda: None,
                 )
 
     monkeypatch.setattr(main, "bring_up_to_date", _with_settle(eager))

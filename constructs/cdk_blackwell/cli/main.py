@@ -91,8 +91,11 @@ def main() -> None:
         _fail(_usage(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read (head, less) has what it wanted. Python flushes at its end, into nothing.
+    except SystemExit as end:
+        # typer and rich end with 1, a failed check, when a reader (head, less) has enough.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        # Python flushes at its end, into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_DONE)
     except OSError as error:

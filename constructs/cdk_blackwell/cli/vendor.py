@@ -6,6 +6,7 @@ A job in a private subnet has no package index. What its image may lack is pinne
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import typer
 from rich.console import Console
 
 from cdk_blackwell.bundle import LOCK_FILE, bundle_source, locked_wheels
+from cdk_blackwell.cli.aws.options import AsJson
 from cdk_blackwell.cli.errors import CommandError
 
 CONTAINER_PYTHON = "3.12"
@@ -30,8 +32,12 @@ def vendor(
         Path, typer.Option(help="Folder to fill; jobs look for ./wheelhouse by default.")
     ] = Path("wheelhouse"),
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing on success.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Fetch the hash-pinned wheels that the training container may lack."""
+    """Fetch the hash-pinned wheels that the training container may lack.
+
+    Exit codes: 0 done, 2 bad input or a wheel that cannot be fetched.
+    """
     try:
         lock = bundle_source() / LOCK_FILE
         packages = locked_wheels()
@@ -59,5 +65,8 @@ def vendor(
         directory.mkdir(parents=True, exist_ok=True)
         for wheel in sorted(Path(scratch).glob("*.whl")):
             shutil.move(wheel, directory / wheel.name)
-    if not quiet:
+    if as_json:
+        wheels = sorted(path.name for path in directory.glob("*.whl"))
+        typer.echo(json.dumps({"folder": str(directory), "wheels": wheels}, indent=2))
+    elif not quiet:
         Console().print(f"{len(packages)} wheel(s) in {directory}", highlight=False)

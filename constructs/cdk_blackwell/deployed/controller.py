@@ -5,6 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from botocore.exceptions import (
+    ConnectionError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+)
+
 from cdk_blackwell.deployed.errors import AwsRefusedError, RefusedError
 from cdk_blackwell.deployed.jobs import DeployedJob
 from cdk_blackwell.deployed.session import Aws
@@ -12,15 +19,24 @@ from cdk_blackwell.lifecycle.handler.definition import ControllerAnswer
 
 
 def ask(aws: Aws, job: DeployedJob, action: str, **more: Any) -> ControllerAnswer:
-    """Invoke the controller; AwsRefusedError when the function itself failed.
+    """Invoke the controller; AwsRefusedError when the function itself failed or did not answer.
 
     ``more`` are the keys of a direct invocation (``run_id``, ``overrides``, ``dry_run``).
     """
     event = {"action": action, **{key: value for key, value in more.items() if value is not None}}
-    answer = aws.client("lambda").invoke(
-        FunctionName=job.output.controller, Payload=json.dumps(event).encode()
-    )
-    payload = json.loads(answer["Payload"].read())
+    try:
+        answer = aws.client("lambda").invoke(
+            FunctionName=job.output.controller, Payload=json.dumps(event).encode()
+        )
+        payload = json.loads(answer["Payload"].read())
+    except (ConnectionError, HTTPClientError) as error:
+        if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
+            raise  # Nothing was sent.
+        raise AwsRefusedError(
+            f"the controller {job.output.controller} was asked and no answer came: "
+            f"{' '.join(str(error).split()).rstrip('.')}; it may have done what it was asked, so "
+            f"look with 'cdk-blackwell runs {job.words}' before asking again"
+        ) from error
     if "FunctionError" in answer:
         reason = payload.get("errorMessage") if isinstance(payload, dict) else payload
         raise AwsRefusedError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from boto3.exceptions import RetriesExceededError
 from botocore import exceptions
 
 from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
@@ -29,6 +30,11 @@ _BAD_CREDENTIALS: Final = frozenset(
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
         "AuthFailure",
+        "InvalidToken",
+        "MissingAuthenticationToken",
+        "NotAuthorized",
+        "RequestExpired",
+        "TokenRefreshRequired",
     }
 )
 _THROTTLED: Final = frozenset(
@@ -103,11 +109,23 @@ _OTHERS: Final[tuple[tuple[tuple[type[Exception], ...], Explain], ...]] = (
             exceptions.CredentialRetrievalError,
             exceptions.SSOError,
             exceptions.TokenRetrievalError,
+            exceptions.NoAuthTokenError,
+            exceptions.RefreshWithMFAUnsupportedError,
+            exceptions.InfiniteLoopConfigError,
+            exceptions.InvalidConfigError,
         ),
         _no_credentials,
     ),
     ((exceptions.ProfileNotFound, exceptions.ConfigParseError), _no_profile),
     ((exceptions.NoRegionError, exceptions.InvalidRegionError), _no_region),
-    ((exceptions.ConnectionError, exceptions.HTTPClientError), _no_connection),
+    (
+        (
+            exceptions.ConnectionError,
+            exceptions.HTTPClientError,
+            exceptions.IncompleteReadError,
+            RetriesExceededError,
+        ),
+        _no_connection,
+    ),
     ((exceptions.ParamValidationError,), _bad_value),
 )

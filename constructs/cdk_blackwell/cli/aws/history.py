@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -16,6 +16,9 @@ from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.store import Store
+
+NAMED: Final = 10
+"""So many runs are named to whoever asks for one that there is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +64,29 @@ class RunFacts:
         return self.attempts[-1]
 
 
-def read_runs(aws: Aws, job: DeployedJob, run_id: str | None = None) -> list[RunFacts]:
-    """All runs of a job, the newest first, or the one asked for."""
+def read_runs(
+    aws: Aws, job: DeployedJob, run_id: str | None = None, *, limit: int | None = None
+) -> list[RunFacts]:
+    """The newest ``limit`` runs of a job, or all; the newest first, or the one asked for.
+
+    SageMaker is asked about every attempt, so only about those of the runs that are given.
+    """
     store = store_of(aws, job)
+    newest = _by_run(store, run_id)[:limit]
+    return [_run(aws, store, each[0].owner, each[0].run_id, each) for each in newest]
+
+
+def _by_run(store: Store, run_id: str | None = None) -> list[list[Attempt]]:
+    """Attempts of each run, oldest first; the newest run first."""
     by_run: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in store.attempts(run_id=run_id):
         by_run.setdefault((attempt.owner, attempt.run_id), []).append(attempt)
-    runs = [_run(aws, store, *key, records) for key, records in by_run.items()]
-    return sorted(runs, key=lambda run: -run.started)
+    return sorted(by_run.values(), key=lambda attempts: -attempts[0].claimed_at)
 
 
 def find_run(aws: Aws, job: DeployedJob, run_id: str | None) -> RunFacts:
     """The run asked for, or the newest; CommandError when there is none."""
-    runs = read_runs(aws, job, run_id)
+    runs = read_runs(aws, job, run_id, limit=1)
     if runs:
         return runs[0]
     if run_id is None:
@@ -81,8 +94,9 @@ def find_run(aws: Aws, job: DeployedJob, run_id: str | None) -> RunFacts:
             f"job {job.output.job!r} has no run yet: 'cdk-blackwell start RUN_ID {job.words}' "
             "launches one"
         )
-    known = ", ".join(repr(run.run_id) for run in read_runs(aws, job)) or "none"
-    raise CommandError(f"job {job.output.job!r} has no run {run_id!r}; it has {known}")
+    known = [repr(attempts[0].run_id) for attempts in _by_run(store_of(aws, job))]
+    named = ", ".join(known[:NAMED]) + (" and older ones" if len(known) > NAMED else "")
+    raise CommandError(f"job {job.output.job!r} has no run {run_id!r}; it has {named or 'none'}")
 
 
 def iso(seconds: float) -> str:
@@ -109,7 +123,8 @@ def _run(aws: Aws, store: Store, owner: str, run_id: str, records: Sequence[Atte
 
 def _attempt(aws: Aws, record: Attempt, definition: JobDefinition | None) -> AttemptFacts:
     seen = describe(aws, record.job_name) or {}
-    seconds = billed_seconds(seen, datetime.now(UTC))
+    # What was recorded outlives the job's record in SageMaker.
+    seconds = billed_seconds(seen, datetime.now(UTC)) if seen else record.billed_seconds or 0.0
     price = definition.hourly_price_usd if definition else None
     return AttemptFacts(
         record=record,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from cdk_blackwell.cli.checkpoints.found import Checkpoint
 from cdk_blackwell.cli.errors import CheckFailedError, CommandError
 from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, step_folder
+from cdk_blackwell.planning.records import CompleteMarker
 
 
 def fetch_checkpoint(
@@ -24,7 +26,14 @@ def fetch_checkpoint(
     if marker is None:
         raise CommandError(f"checkpoint {checkpoint.step} is not complete: {checkpoint.problem}")
     target = folder / step_folder(checkpoint.step)
+    for name in marker.files:
+        if not (target / name).resolve().is_relative_to(target.resolve()):
+            raise CheckFailedError(
+                f"{COMPLETE_FILE} of checkpoint {checkpoint.step} lists {name!r}, which lies "
+                "outside of it: somebody else wrote into the bucket"
+            )
     target.mkdir(parents=True, exist_ok=True)
+    _require_room(target, sum(_missing(target, marker).values()))
     for number, (name, record) in enumerate(sorted(marker.files.items()), 1):
         path = target / name
         if path.is_file() and sha256(path) == record.sha256:
@@ -39,6 +48,25 @@ def fetch_checkpoint(
             )
     (target / COMPLETE_FILE).write_text(marker.to_json())
     return target
+
+
+def _missing(target: Path, marker: CompleteMarker) -> dict[str, int]:
+    """Bytes of every file that is not there in full."""
+    sizes = {name: record.bytes for name, record in marker.files.items()}
+    return {
+        name: size
+        for name, size in sizes.items()
+        if not (target / name).is_file() or (target / name).stat().st_size != size
+    }
+
+
+def _require_room(folder: Path, wanted: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if wanted > free:
+        raise CommandError(
+            f"{folder} has {free / 2**30:,.1f} GiB free, the checkpoint needs "
+            f"{wanted / 2**30:,.1f} GiB: give another folder"
+        )
 
 
 def sha256(path: Path) -> str:

@@ -34,7 +34,9 @@ def runs(
     aws = open_aws(profile, region)
     deployed = find_job(aws, stack, job)
     found = (
-        read_runs(aws, deployed)[:limit] if run_id is None else [find_run(aws, deployed, run_id)]
+        read_runs(aws, deployed, limit=limit)
+        if run_id is None
+        else [find_run(aws, deployed, run_id)]
     )
     if as_json:
         value = {"stack": deployed.stack, "job": asdict(deployed.output)}

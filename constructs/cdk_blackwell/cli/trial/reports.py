@@ -65,14 +65,16 @@ def passing_trial(
     for run_id in _run_ids(aws, job):
         try:
             report = read_report(aws, job, run_id)
+            if report is not None and wanted in _hashes(run, report):
+                return run_id
         except ValueError:
-            continue  # Written by another version: it proves nothing for this one.
-        if report is None:
-            continue
-        hashes = (_hash_of(run, report, each) for each in report.candidates if each.outcome == "ok")
-        if wanted in hashes:
-            return run_id
+            continue  # Of another version, or of another job's values: it proves nothing here.
     return None
+
+
+def _hashes(run: Mapping[str, Any], report: TrialReport) -> set[str]:
+    """Of every candidate that passed."""
+    return {_hash_of(run, report, each) for each in report.candidates if each.outcome == "ok"}
 
 
 def _hash_of(run: Mapping[str, Any], report: TrialReport, candidate: TrialCandidate) -> str:
