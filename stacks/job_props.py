@@ -66,6 +66,16 @@ def _capacity(settings: JobSettings) -> Capacity:
             f"training_plan_arn {settings.training_plan_arn} and spot_max_wait_hours "
             f"{settings.spot_max_wait_hours:g} are both given: a job has one source of instances"
         )
+    plan, spot = settings.training_plan_arn is not None, settings.spot_max_wait_hours is not None
+    for key, fits, belongs_to in (
+        ("training_plan_fee_usd", plan, "a job with training_plan_arn"),
+        ("keep_alive_minutes", not plan and not spot, "on-demand instances"),
+    ):
+        if getattr(settings, key) is not None and not fits:
+            raise SettingsError(
+                f"context {key} is {getattr(settings, key):g}, which belongs to {belongs_to}: leave "
+                "it out, or give it to the tier it is meant for by that tier's prefix"
+            )
     if settings.training_plan_arn is not None:
         return Capacity.training_plan(
             settings.training_plan_arn,

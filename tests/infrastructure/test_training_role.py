@@ -179,3 +179,9 @@ def test_fails_for_a_prefix_that_is_no_folder(stack: Stack, prefix: str) -> None
     bucket = s3.Bucket.from_bucket_name(stack, "Weights", "weights")
     with pytest.raises(ValueError, match="is not usable: give folders"):
         S3Prefix(bucket=bucket, prefix=prefix)
+
+
+def test_fails_for_a_prefix_that_leaves_no_room_for_names(stack: Stack) -> None:
+    bucket = s3.Bucket.from_bucket_name(stack, "Weights", "weights")
+    with pytest.raises(ValueError, match="prefix has 901 characters; give at most 900"):
+        S3Prefix(bucket=bucket, prefix="a" * 900)

@@ -13,6 +13,7 @@ from cdk_blackwell.planning.trial import TrialReport
 from stacks.context import SettingsError
 from stacks.job_props import job_props
 from stacks.settings import PREFIXES, JobSettings, Settings
+from tests.jobs.examples import PLAN
 
 
 def test_text_from_the_command_line_and_numbers_from_cdk_json_are_read_alike() -> None:
@@ -142,3 +143,18 @@ def test_what_is_no_trial_report_is_refused_by_its_key(
     settings = Settings.from_context({"trial_report": str(path)}).jobs["small"]
     with pytest.raises(SettingsError, match=rf"context trial_report .*{words}"):
         settings.measured()
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ({"training_plan_fee_usd": 900}, "training_plan_fee_usd is 900, which belongs to a job"),
+        ({"training_plan_arn": PLAN, "keep_alive_minutes": 5}, "keep_alive_minutes is 5, which"),
+        ({"spot_max_wait_hours": 48, "keep_alive_minutes": 5}, "on-demand instances: leave it out"),
+    ],
+)
+def test_what_the_capacity_has_no_use_for_is_not_ignored(
+    context: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SettingsError, match=words):
+        job_props(Settings.from_context(context).jobs["small"])

@@ -144,9 +144,10 @@ def shortfall(size: LustreSize, needs: Sequence[StorageNeeds]) -> str | None:
     speed = sum(need.throughput_mb_per_second for need in needs)
     if size.storage_gib >= capacity and size.throughput_mbps >= speed * (1 - _ROUNDING):
         return None
+    enough = choose_size(needs, storage_gib=None, throughput_per_tib=None, efa=False)
     return (
         f"the file system has {size.storage_gib} GiB and {size.throughput_mbps:,.0f} MB/s; planned "
         f"are {capacity} GiB and {speed:,.0f} MB/s ({'; '.join(need.why for need in needs)}). "
-        "Checkpoints will fill it or hold training up: enlarge it, or leave storage_gib and "
-        "throughput_per_tib out"
+        f"Checkpoints will fill it or hold training up: give it storage_gib={enough.storage_gib} "
+        f"and throughput_per_tib={enough.throughput_per_tib}"
     )

@@ -12,6 +12,8 @@ from cdk_blackwell.infrastructure.kinds import check_kinds, refuse_token
 _FOLDERS = re.compile(r"(?:[A-Za-z0-9!_.'()-]+/)*")
 """Characters that S3 calls safe in keys, without ``*``, which a policy would take for any text."""
 
+LONGEST_PREFIX = 900
+
 
 def normalise_prefix(name: str, prefix: str) -> str:
     """``tokens`` and ``tokens/`` both give ``tokens/``; the empty prefix is the whole bucket.
@@ -26,6 +28,11 @@ def normalise_prefix(name: str, prefix: str) -> str:
         raise ValueError(
             f"{name} {prefix!r} is not usable: give folders of letters, digits and "
             "!_.'()- separated by single slashes, without one at the start, for example tokens/"
+        )
+    if len(normal) > LONGEST_PREFIX:
+        raise ValueError(
+            f"{name} has {len(normal)} characters; give at most {LONGEST_PREFIX}, since S3's keys "
+            "have 1,024 and objects below it need names too"
         )
     return normal
 
