@@ -73,8 +73,8 @@ def _capacity(settings: JobSettings) -> Capacity:
     ):
         if getattr(settings, key) is not None and not fits:
             raise SettingsError(
-                f"context {key} is {getattr(settings, key):g}, which belongs to {belongs_to}: leave "
-                "it out, or give it to the tier it is meant for by that tier's prefix"
+                f"context {key} is {getattr(settings, key):g}, which belongs to {belongs_to}: "
+                "leave it out, or give it to the tier it is meant for by that tier's prefix"
             )
     if settings.training_plan_arn is not None:
         return Capacity.training_plan(
