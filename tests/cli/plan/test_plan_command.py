@@ -260,6 +260,13 @@ def test_without_a_model_the_presets_are_listed() -> None:
     assert run("--json").stdout == ""
 
 
+def test_the_presets_are_listed_as_json_too() -> None:
+    rows = json.loads(invoke("--list-models", "--json").stdout)
+    assert [row["preset"] for row in rows] == list(PRESETS)
+    assert {row["tier"] for row in rows} == {"small", "mid", "large-sharded"}
+    assert all(row["parameters"] > 0 for row in rows)
+
+
 def test_the_list_of_models_has_every_preset_and_its_tier() -> None:
     shown = invoke("--list-models").stdout
     assert max(map(len, shown.splitlines())) <= 80
@@ -320,6 +327,11 @@ def test_explanations_come_in_the_five_groups_order() -> None:
     places = [shown.index(title) for title in titles]
     assert places == sorted(places)
     assert "as chosen" in shown
+
+
+def test_an_alternative_layout_is_told_by_what_it_leaves_out() -> None:
+    words = ("--model", "llama-3.1-8b", "-s", "128k", "--nodes", "1", "--explain")
+    assert "without context parallel 2 (ulysses 2)" in invoke(*words).stdout
 
 
 def test_details_show_both_flop_conventions_and_all_phases() -> None:

@@ -20,7 +20,7 @@ from cdk_blackwell.cli.plan.charts.save import check_chart_file
 from cdk_blackwell.cli.plan.details import print_details
 from cdk_blackwell.cli.plan.explain import print_explanations
 from cdk_blackwell.cli.plan.flags import in_flags
-from cdk_blackwell.cli.plan.models import print_models
+from cdk_blackwell.cli.plan.models import model_rows, print_models
 from cdk_blackwell.cli.plan.options import PlanOptions
 from cdk_blackwell.cli.plan.screen import print_plan, print_refusal, print_verification
 from cdk_blackwell.cli.plan.section import WIDTH
@@ -44,7 +44,11 @@ def run_plan(options: PlanOptions) -> None:
     console = Console(highlight=False, soft_wrap=False)
     console.width = WIDTH  # bars and rules are drawn for it; a narrower terminal wraps lines
     if options.list_models:
-        print_models(console)
+        if options.as_json:
+            json.dump(model_rows(), sys.stdout, indent=2)
+            sys.stdout.write("\n")
+        else:
+            print_models(console)
         return
     if options.model is None:
         if not options.as_json:

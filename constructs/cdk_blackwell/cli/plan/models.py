@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
 from cdk_blackwell.planning.presets import PRESETS
 from cdk_blackwell.planning.tiers import tier_for
+
+
+def model_rows() -> list[dict[str, Any]]:
+    """All presets, smallest first, as plain JSON types."""
+    return [
+        {
+            "preset": name,
+            "parameters": preset.shape.parameter_count,
+            "layers": preset.shape.num_hidden_layers,
+            "hidden_size": preset.shape.hidden_size,
+            "attention_heads": preset.shape.num_attention_heads,
+            "key_value_heads": preset.shape.num_key_value_heads,
+            "context": preset.shape.max_position_embeddings,
+            "tier": tier_for(preset.shape.parameter_count).tier,
+        }
+        for name, preset in PRESETS.items()
+    ]
 
 
 def print_models(console: Console) -> None:
