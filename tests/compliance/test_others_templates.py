@@ -91,13 +91,46 @@ UNKNOWN = {"Fn::If": ["Production", ref("A"), ref("B")]}
         ("StorePolicy", "PolicyDocument/Statement"),
         ("TrainingRole", "AssumeRolePolicyDocument"),
         ("TrainingRole", "AssumeRolePolicyDocument/Statement"),
+        ("StorePolicy", "PolicyDocument/Statement/0/Effect"),
+        ("TrainingRole", "AssumeRolePolicyDocument/Statement/0/Condition"),
+        ("TrainingRole", "AssumeRolePolicyDocument/Statement/0/Condition/ArnLike"),
+        ("EfaEgress", "DestinationSecurityGroupId"),
+        ("EfaEgress", "IpProtocol"),
+        ("JobToFilesEgress988", "DestinationSecurityGroupId"),
+        ("JobToFilesIngress1018", "FromPort"),
+        ("S3", "RouteTableIds"),
+        ("S3", "RouteTableIds/0"),
         ("Export", "S3"),
         ("Subnet", "AvailabilityZone"),
     ],
 )
 def test_what_is_known_only_at_deploy_is_no_mistake(name: str, path: str) -> None:
-    place = ("Resources", name, "Properties", *path.split("/"))
+    steps = [int(step) if step.isdigit() else step for step in path.split("/")]
+    place = ("Resources", name, "Properties", *steps)
     assert found(changed(healthy(), place, UNKNOWN)) == {}
+
+
+def spot(request: Body) -> None:
+    """A request for spare instances, without a fault."""
+    limits = request["StoppingCondition"]
+    del limits["MaxPendingTimeInSeconds"]
+    limits["MaxWaitTimeInSeconds"] = limits["MaxRuntimeInSeconds"]
+    request["EnableManagedSpotTraining"] = True
+    request["ResourceConfig"]["InstanceCount"] = 1
+    request["CheckpointConfig"] = {"S3Uri": "s3://theirs/checkpoints"}
+
+
+@pytest.mark.parametrize("change", [None, spot], ids=["on-demand", "spot"])
+def test_no_part_of_a_request_is_a_mistake_because_it_is_filled_in_later(change: Any) -> None:
+    body = healthy(change_request=change)
+    assert found(body) == {}
+    definition = parse(body["Resources"][RUN]["Properties"]["Definition"])
+    for place in places(definition["request"]):
+        if {"Fn::Join", "Fn::GetAtt", "Ref"} & set(place):
+            continue
+        other = {**definition, "request": changed(definition["request"], place, ref("Later"))}
+        where = ("Resources", RUN, "Properties", "Definition")
+        assert found(changed(body, where, as_text(other))) == {}, place
 
 
 def test_the_key_of_encryption_may_be_known_only_at_deploy() -> None:
@@ -161,6 +194,25 @@ def test_a_group_without_egress_rules_lets_lustre_out_but_not_efa() -> None:
     for each in resources.values():
         each.get("Properties", {}).pop("SecurityGroupEgress", None)
     assert list(found(body)) == ["EfaSelfEgress"]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "capacity", "kind", "broken"),
+    [
+        ("true", "1200", "PERSISTENT_2", True),
+        ("true", "4800", "PERSISTENT_2", False),
+        (True, ref("Size"), ref("Kind"), False),
+        (True, "4800", "SCRATCH_2", True),
+        ("false", "1200", "SCRATCH_2", False),
+    ],
+)
+def test_truth_and_numbers_may_be_written_as_text(
+    enabled: Any, capacity: Any, kind: Any, broken: bool
+) -> None:
+    configuration = {"EfaEnabled": enabled, "DeploymentType": kind, "MetadataConfiguration": {}}
+    properties = {"LustreConfiguration": configuration, "StorageCapacity": capacity}
+    body = {"Resources": {"Alone": resource("AWS::FSx::FileSystem", properties)}}
+    assert ("FileSystemEfa" in found(body)) is broken
 
 
 def test_zones_differ_only_where_that_is_known() -> None:

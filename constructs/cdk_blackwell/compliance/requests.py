@@ -45,6 +45,13 @@ class TrainingRequest:
         """A member by path, as ``templates.member`` reads it."""
         return member(self.request, *path)
 
+    def asks_for(self, *path: str) -> bool:
+        """Whether a member is known to be there, whatever its value will be."""
+        around, value = self.find(*path[:-1]), self.find(*path)
+        if is_intrinsic(around) or (isinstance(value, Mapping) and "Fn::If" in value):
+            return False
+        return value is not None
+
     @property
     def instance_type(self) -> str:
         """Empty where it is not known at synth."""

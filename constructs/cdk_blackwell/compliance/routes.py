@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from cdk_blackwell.compliance.templates import Resource, Templates, as_list
+from cdk_blackwell.compliance.templates import Resource, Templates, as_list, is_intrinsic
 
 _WAYS_OUT = (
     "NatGatewayId",
@@ -38,7 +38,8 @@ def s3_gateway(templates: Templates, subnet: Resource) -> bool:
     return any(
         ".s3" in json.dumps(endpoint.find("ServiceName"))
         and any(
-            templates.target(value, endpoint.template) in tables
+            (target := templates.target(value, endpoint.template)) in tables
+            or (target is None and is_intrinsic(value))
             for value in as_list(endpoint.find("RouteTableIds"))
         )
         for endpoint in templates.resources("AWS::EC2::VPCEndpoint")

@@ -63,7 +63,10 @@ def allows(
     if side == "egress" and port is not None and not rules:
         return True
     for rule, template in rules:
-        named = templates.target(rule.get(_PEER[side]), template) is peer
+        who = rule.get(_PEER[side])
+        target = templates.target(who, template)
+        # What is no resource of the app, but filled in at deploy, may be the peer.
+        named = target is peer or (target is None and is_intrinsic(who))
         by_address = port is not None and any(name in rule for name in _ADDRESSES[side])
         if (named or by_address) and _covers(rule, port):
             return True

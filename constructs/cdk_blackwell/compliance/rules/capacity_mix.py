@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import TrainingRequest, training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, is_intrinsic
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -17,11 +17,12 @@ def check(templates: Templates) -> Iterator[Finding]:
 
 
 def _mistakes(request: TrainingRequest) -> Iterator[str]:
-    warm = request.find("ResourceConfig", "KeepAlivePeriodInSeconds")
-    plan = request.find("ResourceConfig", "TrainingPlanArn")
-    preferences = request.find("ResourceConfig", "InstancePreferences")
+    seconds = request.find("ResourceConfig", "KeepAlivePeriodInSeconds")
+    warm = seconds != 0 and request.asks_for("ResourceConfig", "KeepAlivePeriodInSeconds")
+    plan = request.asks_for("ResourceConfig", "TrainingPlanArn")
+    preferences = request.asks_for("ResourceConfig", "InstancePreferences")
     if request.spot and warm:
-        yield f"managed spot training and a warm pool of {warm} s are both asked for"
+        yield f"managed spot training and a warm pool of {seconds} s are both asked for"
     if request.spot and plan:
         yield "managed spot training and a training plan are both asked for"
     run_time = request.find("StoppingCondition", "MaxRuntimeInSeconds")
@@ -30,7 +31,9 @@ def _mistakes(request: TrainingRequest) -> Iterator[str]:
         wait is None or (isinstance(wait, int) and isinstance(run_time, int) and wait < run_time)
     ):
         yield f"spot waits {wait} s (MaxWaitTimeInSeconds) for {run_time} s of run time"
-    if wait is not None and not request.spot:
+    unknown = is_intrinsic(request.find("EnableManagedSpotTraining"))
+    waits = request.asks_for("StoppingCondition", "MaxWaitTimeInSeconds")
+    if waits and not request.spot and not unknown:
         yield "MaxWaitTimeInSeconds is given without managed spot training"
     if preferences and (request.spot or warm or request.instance_type):
         yield "InstancePreferences is combined with InstanceType, spot or a warm pool"

@@ -27,8 +27,9 @@ def _denies_plain(templates: Templates, bucket: Resource) -> bool:
             continue
         for statement in as_list(policy.find("PolicyDocument", "Statement")):
             secure = member(statement, "Condition", "Bool", "aws:SecureTransport")
+            effect = member(statement, "Effect")
             if is_intrinsic(secure) or (
-                member(statement, "Effect") == "Deny" and str(secure).lower() == "false"
+                (effect == "Deny" or is_intrinsic(effect)) and str(secure).lower() == "false"
             ):
                 return True
     return False

@@ -22,7 +22,8 @@ def check(templates: Templates) -> Iterator[Finding]:
                 for pairs in as_mapping(condition).values()
                 for key in as_mapping(pairs)
             }
-            unknown = is_intrinsic(statement) or is_intrinsic(condition)
+            parts = (statement, condition, *as_mapping(condition).values())
+            unknown = any(is_intrinsic(part) for part in parts)
             if role and not unknown and not keys & {"aws:sourcearn", "aws:sourceaccount"}:
                 yield Finding(
                     resource=role,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, is_intrinsic
 
 STEP_GIB = 4_800
 
@@ -13,16 +13,16 @@ STEP_GIB = 4_800
 def check(templates: Templates) -> Iterator[Finding]:
     """EfaEnabled without PERSISTENT_2, metadata configuration or enough capacity."""
     for file_system in templates.resources("AWS::FSx::FileSystem"):
-        if file_system.find("LustreConfiguration", "EfaEnabled") is not True:
+        if str(file_system.find("LustreConfiguration", "EfaEnabled")).lower() != "true":
             continue
         capacity = file_system.find("StorageCapacity")
         kind = file_system.find("LustreConfiguration", "DeploymentType")
         problems = []
-        if kind != "PERSISTENT_2":
+        if kind != "PERSISTENT_2" and not is_intrinsic(kind):
             problems.append(f"DeploymentType is {kind}")
         if file_system.find("LustreConfiguration", "MetadataConfiguration") is None:
             problems.append("there is no MetadataConfiguration")
-        if isinstance(capacity, int) and capacity % STEP_GIB:
+        if str(capacity).isdecimal() and int(str(capacity)) % STEP_GIB:
             problems.append(f"StorageCapacity is {capacity}")
         if problems:
             yield Finding(resource=file_system, found=f"EfaEnabled, but {'; '.join(problems)}")

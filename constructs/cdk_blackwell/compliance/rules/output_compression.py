@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cdk_blackwell.compliance.instance_types import BLACKWELL_FAMILIES, family
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, is_intrinsic
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -16,7 +16,7 @@ def check(templates: Templates) -> Iterator[Finding]:
         if family(request.instance_type) not in BLACKWELL_FAMILIES:
             continue
         compression = request.find("OutputDataConfig", "CompressionType")
-        if compression != "NONE":
+        if compression != "NONE" and not is_intrinsic(compression):
             yield Finding(
                 resource=request.resource,
                 found=f"CompressionType is {compression or 'left to its default, GZIP'}",

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
-from cdk_blackwell.compliance.templates import Templates
+from cdk_blackwell.compliance.templates import Templates, is_intrinsic
 
 
 def check(templates: Templates) -> Iterator[Finding]:
     """No MaxPendingTimeInSeconds, other than for spot, which has its own."""
     for request in training_requests(templates):
         pending = request.find("StoppingCondition", "MaxPendingTimeInSeconds")
-        if pending is None and not request.spot:
+        spot = request.spot or is_intrinsic(request.find("EnableManagedSpotTraining"))
+        if pending is None and not spot:
             yield Finding(
                 resource=request.resource,
                 found="StoppingCondition has no MaxPendingTimeInSeconds",
