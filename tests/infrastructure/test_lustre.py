@@ -84,6 +84,7 @@ def test_what_is_given_counts_and_what_it_lacks_is_told() -> None:
     assert told is not None
     assert "2400 GiB and 586 MB/s; planned are 4800 GiB and 4,688 MB/s" in told
     assert "three checkpoints" in told
+    assert told.endswith("give it at least storage_gib=4800 and throughput_per_tib=1000")
 
 
 @given(

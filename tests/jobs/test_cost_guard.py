@@ -159,3 +159,29 @@ def test_fails_without_a_ceiling(stack: Stack, foundation: Foundation) -> None:
     props = {key: value for key, value in SMALL.items() if key != "waive_cost_ceiling"}
     with pytest.raises(ValueError, match="max_cost_usd are missing"):
         SmallModelJob(stack, "Job", foundation=foundation, **props)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "hours", "advice"),
+    [
+        (20_000_000_000, 10, r"give max_runtime of 17 hours, fewer train_tokens or more instances"),
+        (2_000_000_000_000, 600, r"give fewer train_tokens or more instances .*at most 672 hours"),
+    ],
+)
+def test_a_run_that_max_runtime_would_cut_off_is_told(
+    stack: Stack, foundation: Foundation, tokens: int, hours: int, advice: str
+) -> None:
+    """No attempt goes on where max_runtime ended one, so what was paid would be lost."""
+    props = {**SMALL, "train_tokens": tokens, "max_runtime": Duration.hours(hours)}
+    SmallModelJob(stack, "Job", foundation=foundation, **props)
+    words = Match.string_like_regexp(
+        rf"{tokens:,} tokens are predicted to take .* ends the run after {hours}.0: {advice}"
+    )
+    assert len(Annotations.from_stack(stack).find_warning("*", words)) == 1
+
+
+def test_a_run_with_time_enough_is_not_warned_of(stack: Stack, foundation: Foundation) -> None:
+    props = {**SMALL, "train_tokens": 20_000_000_000, "max_runtime": Duration.hours(14)}
+    SmallModelJob(stack, "Job", foundation=foundation, **props)
+    words = Match.string_like_regexp("are predicted to take")
+    assert Annotations.from_stack(stack).find_warning("*", words) == []

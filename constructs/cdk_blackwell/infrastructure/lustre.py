@@ -148,6 +148,7 @@ def shortfall(size: LustreSize, needs: Sequence[StorageNeeds]) -> str | None:
     return (
         f"the file system has {size.storage_gib} GiB and {size.throughput_mbps:,.0f} MB/s; planned "
         f"are {capacity} GiB and {speed:,.0f} MB/s ({'; '.join(need.why for need in needs)}). "
-        f"Checkpoints will fill it or hold training up: give it storage_gib={enough.storage_gib} "
-        f"and throughput_per_tib={enough.throughput_per_tib}"
+        "Checkpoints will fill it or hold training up: give it at least "
+        f"storage_gib={max(size.storage_gib, enough.storage_gib)} and "
+        f"throughput_per_tib={enough.throughput_per_tib}"
     )

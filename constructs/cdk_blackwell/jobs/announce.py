@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Final
 
 from aws_cdk import Annotations, CfnOutput, Stack
 
 from cdk_blackwell.infrastructure.lustre import shortfall
 from cdk_blackwell.jobs.checks import shared_warnings
+from cdk_blackwell.jobs.cost_guard import MAX_RUNTIME_SECONDS
 from cdk_blackwell.planning.contracts import StackOutput, stack_output_name
 from cdk_blackwell.planning.storage_needs import storage_needs
 
 if TYPE_CHECKING:
     from cdk_blackwell.jobs.training_job import TrainingJob
+
+_SPEED_BAR: Final = 0.2
+"""How far predicted speeds lie from published runs (docs/planning.md)."""
+_QUOTA_HOURS: Final = 120
+"""Longest run time of a training job that an account begins with: Service Quotas, 432,000 s."""
 
 
 def annotate(job: TrainingJob, *, encrypt_between_instances: bool) -> None:
@@ -26,6 +33,7 @@ def annotate(job: TrainingJob, *, encrypt_between_instances: bool) -> None:
         **{f"plan-{index}": [text] for index, text in enumerate(job.plan.warnings)},
         "quota": job.capacity.warnings(instance_count=job.instance_count),
         "cost": job.cost.warnings(),
+        "run-time": _run_time_warnings(job),
         "account": shared_warnings(
             stack,
             checkpoint_bucket=job.checkpoint_store.bucket,
@@ -38,6 +46,22 @@ def annotate(job: TrainingJob, *, encrypt_between_instances: bool) -> None:
         if texts:
             annotations.add_warning_v2(f"cdk-blackwell:{name}", "; ".join(texts))
     annotations.add_info(job.cost.text())
+
+
+def _run_time_warnings(job: TrainingJob) -> list[str]:
+    """An attempt that is cut off before its plan ends; the controller does not resubmit it."""
+    hours, allowed = job.plan.cost.total_hours, job.cost.runtime_seconds / 3600
+    if hours <= allowed:
+        return []
+    most = MAX_RUNTIME_SECONDS / 3600
+    wanted = math.ceil(hours * (1 + _SPEED_BAR))
+    longer = f"max_runtime of {wanted:,} hours, " if wanted <= most else ""
+    return [
+        f"{job.plan.train_tokens:,} tokens are predicted to take {hours:,.1f} hours, and "
+        f"max_runtime ends the run after {allowed:,.1f}: give {longer}fewer train_tokens or more "
+        f"instances (SageMaker allows at most {most:,.0f} hours, and {_QUOTA_HOURS} until the "
+        "account's quota is raised)"
+    ]
 
 
 def _storage_warnings(job: TrainingJob) -> list[str]:

@@ -102,9 +102,9 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
     "run_time_used_up": Consequence(
         action="stop",
         state="stopped",
-        text="The attempt reached max_runtime, the longest one attempt may take (a run may take "
-        "max_runtime times max_attempts). It is not resubmitted; its checkpoints stay in S3. Raise "
-        "max_runtime for the next run.",
+        text="The attempt reached max_runtime, which is a limit and no failure: the run is not "
+        "resubmitted, however many attempts are left. Its checkpoints stay in S3. Give the next "
+        "run a max_runtime above what its plan predicts.",
     ),
     "waiting_time_used_up": Consequence(
         action="stop",
