@@ -140,6 +140,9 @@ def test_alarms_and_controller_tell_the_given_topic(large: Stack) -> None:
     template.all_resources_properties("AWS::CloudWatch::Alarm", {"AlarmActions": [arn]})
     (function,) = template.find_resources("AWS::Lambda::Function").values()
     assert function["Properties"]["Environment"]["Variables"]["CDKB_TOPIC"] == arn
+    # What it must allow for itself is told, since its policy cannot be changed from here.
+    words = Match.string_like_regexp("topic Mine/Topic is imported.*let cloudwatch")
+    assert len(Annotations.from_stack(large).find_warning("*", words)) == 1
 
 
 def test_another_registry_is_reached_through_the_jobs_subnet(stack: Stack) -> None:

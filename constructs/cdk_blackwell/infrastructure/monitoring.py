@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import Duration, Stack
+from aws_cdk import Annotations, Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
@@ -82,7 +82,7 @@ class TrainingMonitoring(Construct):
             master_key=encryption_key,
             enforce_ssl=True,
         )
-        self.topic.add_to_resource_policy(
+        admitted = self.topic.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="Alarms",
                 principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
@@ -91,6 +91,13 @@ class TrainingMonitoring(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             )
         )
+        if not admitted.statement_added:
+            Annotations.of(self).add_warning_v2(
+                "cdk-blackwell:imported-topic",
+                f"the topic {self.topic.node.path} is imported, so its policy is not changed: it, "
+                "and its key's, must let cloudwatch.amazonaws.com publish for this account, or no "
+                "alarm reaches anybody",
+            )
         for rule in RUN_ALARMS:
             self._add_run_alarm(rule)
 
