@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -69,6 +71,21 @@ def test_each_rule_proposes_the_setting_that_it_is_about(
     assert any(setting in change.settings for change in changes)
     for change in changes:
         make_plan(**change.applied(arguments))
+
+
+@pytest.mark.parametrize(
+    ("length", "micro_batch_size", "shorter"),
+    [(131_072, 8, [1024]), (131_072, 64, []), (1537, 512, [])],
+)
+def test_sequences_are_halved_while_they_stay_whole_and_no_shorter_than_512(
+    length: int, micro_batch_size: int, shorter: list[int]
+) -> None:
+    fixed = RecipeOverrides(
+        precision="fp32", activation_checkpointing="none", micro_batch_size=micro_batch_size
+    )
+    error = refused(**LARGE | {"sequence_length": length}, overrides=fixed)
+    found = [each.settings.get("sequence_length") for each in error.changes]
+    assert [each for each in found if each] == shorter
 
 
 def test_a_model_above_all_tiers_is_refused_without_a_false_way_out() -> None:
@@ -162,9 +179,12 @@ def test_every_number_refuses_nonsense_by_its_name(name: str, value: object) -> 
         ({"gpus": 16, "instance_count": 1}, "gpus is 16 and instance_count is 1"),
         (
             {"shard_gpus": 8, "replicas": 3, "instance_count": 2},
-            "16 GPUs that there are: use replicas 1 or 2",
+            "16 GPUs that there are: use replicas 2",
         ),
-        ({"shard_gpus": 7, "replicas": 3, "instance_count": 2}, "leave one of them out"),
+        (
+            {"shard_gpus": 7, "replicas": 3, "instance_count": 2},
+            "leave out replicas and shard_gpus",
+        ),
         (
             {"micro_batch_size": 3, "global_batch_tokens": 2**22, "instance_count": 1},
             "micro_batch_size is 3; it must divide the",
@@ -240,3 +260,58 @@ def test_a_value_of_any_kind_is_planned_or_refused_in_one_line(name: str, value:
     except PlanError as error:
         said = str(error)
     assert "\n" not in said
+
+
+@given(
+    model=st.sampled_from(["qwen2.5-0.5b", "llama-2-7b", "olmo-2-7b", "llama-3.1-8b"]),
+    sequence_length=st.sampled_from([100, 777, 8192, 10_001]),
+    instance_count=st.sampled_from([None, 1, 2, 3, 5]),
+    precision=st.sampled_from([None, "bf16", "fp32", "fp8"]),
+    sizes=st.fixed_dictionaries(
+        {
+            name: st.sampled_from([None, None, 1, 2, 3, 4, 8, 16, 24])
+            for name in (
+                *("shard_gpus", "replicas", "context_parallel"),
+                *("ulysses", "tensor_parallel"),
+            )
+        }
+    ),
+)
+@settings(deadline=None, max_examples=150)
+def test_no_way_out_of_a_contradiction_leads_into_another(
+    model: str, sizes: dict[str, int | None], **wish: Any
+) -> None:
+    request = Request(model=ModelShape.preset(model), sequence_length=8192).changed(wish | sizes)
+    said = contradiction(request)
+    for name, value in ways(said):
+        assert not contradiction(request.changed({name: value})), said
+
+
+def contradiction(request: Request) -> str:
+    """What a plan for it would say about its layout; empty when nothing contradicts."""
+    try:
+        make_plan(**vars(request))
+    except DoesNotFitError:
+        return ""
+    except PlanError as error:
+        # The batch is another question, asked once a layout exists.
+        return "" if str(error).startswith(("global_batch", "micro_batch")) else str(error)
+    return ""
+
+
+def ways(message: str) -> Iterator[tuple[str, Any]]:
+    """Every single change that a message offers."""
+    offered = re.search(r": (use|leave out) (.*)$", message)
+    if offered is None or " and " in offered[2]:
+        return
+    if offered[1] == "leave out":
+        yield offered[2], None
+        return
+    name = ""
+    for word in re.split(r", | or | ", offered[2]):
+        if word[0].isdigit():
+            yield name, int(word.replace(",", ""))
+        elif word in ("bf16",):
+            yield name, word
+        else:
+            name = word

@@ -213,5 +213,5 @@ def test_tensor_parallelism_is_refused_in_8_bits_as_by_the_trainer(precision: An
 
 
 def test_tensor_parallelism_is_refused_where_all_heads_are_normalised_together() -> None:
-    with pytest.raises(PlanError, match=r"olmo-2-7b normalises all .*: use 1$"):
+    with pytest.raises(PlanError, match=r"olmo-2-7b normalises all .*: use tensor_parallel 1$"):
         planned("olmo-2-7b", 4096, layout=LayoutOverrides(tensor_parallel=4))

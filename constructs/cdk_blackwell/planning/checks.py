@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
 from cdk_blackwell.planning.divisibility import (
     TENSOR_PARALLEL_DIVIDES,
     divisors,
-    either,
-    nearest,
     sequence_divides,
-    tensor_parallel_divides,
     ulysses_divides,
     ulysses_suffices,
 )
-from cdk_blackwell.planning.errors import PlanError
+from cdk_blackwell.planning.errors import PlanError, UnusableValueError
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import (
@@ -182,30 +180,33 @@ def _check_tensor_parallel(request: Request, *, tier: TierRecipe, gpus: int) -> 
     if ranks is None or ranks == 1:
         return
     most = min(P6_B200.gpus, gpus)
+    possible = _values("tensor_parallel", divisors(most))
     if ranks > most or most % ranks:
-        raise PlanError(
-            f"tensor_parallel is {ranks}; it must divide the {most} GPUs that one instance gives: "
-            f"use {either(divisors(most))}"
+        raise UnusableValueError(
+            f"tensor_parallel is {ranks}; it must divide the {most} GPUs that one instance gives",
+            changes=possible,
         )
     if model.qk_norm == "full":
-        raise PlanError(
+        raise UnusableValueError(
             f"tensor_parallel is {ranks}; {model.name} normalises all of a token's heads together "
-            "(qk_norm full), which ranks that hold some of the heads cannot do: use 1"
+            "(qk_norm full), which ranks that hold some of the heads cannot do",
+            changes=possible,
         )
     for what in TENSOR_PARALLEL_DIVIDES:
         size = getattr(model, what)
         if size % ranks:
-            fitting = [rank for rank in divisors(most) if tensor_parallel_divides(model, rank)]
-            raise PlanError(
+            raise UnusableValueError(
                 f"tensor_parallel is {ranks}, which does not divide {what} {size:,} of "
-                f"{model.name}: use {either(fitting)}"
+                f"{model.name}",
+                changes=possible,
             )
     precision = request.overrides.precision or tier.precision
     if precision in EIGHT_BIT:
         whose = "" if request.overrides.precision else f", the {tier.tier} tier's,"
-        raise PlanError(
+        raise UnusableValueError(
             f"tensor_parallel is {ranks}; it splits matrices, which precision {precision}{whose} "
-            "scales as a whole: use tensor_parallel 1 or precision bf16"
+            "scales as a whole",
+            changes=({"tensor_parallel": 1}, {"precision": "bf16"}),
         )
 
 
@@ -214,25 +215,16 @@ def _check_product(request: Request, *, gpus: int) -> None:
     given = _given(request.layout, ("shard_gpus", "replicas", "tensor_parallel"))
     product = prod(given.values())
     words = " x ".join(f"{name} {value}" for name, value in given.items())
+    changes = tuple(change for name in given for change in _values(name, divisors(gpus)))
     if gpus % product:
-        # The first of them that can be changed alone; each of two may be too much already.
-        ways = (
-            f"use {name} {either(near)}"
-            for name, value in given.items()
-            if (
-                near := nearest(
-                    [d for d in divisors(gpus) if gpus * value % (d * product) == 0], value
-                )
-            )
-        )
-        raise PlanError(
-            f"{words} is {product:,} GPUs, which does not divide the {gpus} GPUs that there are: "
-            + next(ways, "leave one of them out")
+        raise UnusableValueError(
+            f"{words} is {product:,} GPUs, which does not divide the {gpus} GPUs that there are",
+            changes=changes,
         )
     open_count = request.gpus is None and request.instance_count is None
     if len(given) == 3 and product != gpus and not open_count:
-        raise PlanError(
-            f"{words} is {product:,} GPUs, but the plan has {gpus}: leave one of the three out"
+        raise UnusableValueError(
+            f"{words} is {product:,} GPUs, but the plan has {gpus}", changes=changes
         )
 
 
@@ -242,39 +234,39 @@ def _check_context_parallel(request: Request, *, tier: TierRecipe, gpus: int) ->
         return
     shards = layout.shard_gpus or gpus // (layout.tensor_parallel or 1)
     if shards % ranks:
-        near = either(nearest(divisors(shards), ranks))
         of = "shard_gpus" if layout.shard_gpus else "the GPUs that can shard,"
-        raise PlanError(f"context_parallel is {ranks}; it must divide {of} {shards}: use {near}")
+        raise UnusableValueError(
+            f"context_parallel is {ranks}; it must divide {of} {shards}",
+            changes=_values("context_parallel", divisors(shards)),
+        )
     length = request.sequence_length
     tensor = layout.tensor_parallel or 1
     whole = ranks if ulysses_divides(request.model, ranks, tensor_parallel=tensor) else 1
     ulysses = layout.ulysses or whole
     precision = request.overrides.precision or tier.precision
     if not ulysses_suffices(ranks, ulysses, precision):
-        heads = [
-            d for d in divisors(shards) if ulysses_divides(request.model, d, tensor_parallel=tensor)
-        ]
         given = f"context_parallel is {ranks}"
         if layout.ulysses:
             given += f" and ulysses is {layout.ulysses}"
-        raise PlanError(
+        raise UnusableValueError(
             f"{given}; in fp32 all ranks that share a sequence must exchange heads (ulysses), "
-            "since attention to gathered keys has no such kernel: use context_parallel "
-            f"{either(heads)} with all of them, or precision bf16"
+            "since attention to gathered keys has no such kernel",
+            changes=(
+                *_values("ulysses", (ranks,)),
+                *_values("context_parallel", divisors(shards)),
+                {"precision": "bf16"},
+            ),
         )
     if not sequence_divides(length, ranks, ulysses):
         pieces = ranks if ulysses == ranks else 2 * ranks
         step = pieces if pieces <= MAXIMUM_SEQUENCE_LENGTH else MAXIMUM_SEQUENCE_LENGTH
-        near = either(
-            [
-                value
-                for value in (length // step * step, (length // step + 1) * step)
-                if 1 <= value <= MAXIMUM_SEQUENCE_LENGTH
-            ]
-        )
-        raise PlanError(
+        near = (length // step * step, (length // step + 1) * step)
+        raise UnusableValueError(
             f"sequence_length is {length:,}, which does not split into the {pieces} equal pieces "
-            f"that context_parallel {ranks} needs: use {near}"
+            f"that context_parallel {ranks} needs",
+            changes=_values(
+                "sequence_length", [n for n in near if 1 <= n <= MAXIMUM_SEQUENCE_LENGTH]
+            ),
         )
 
 
@@ -284,20 +276,21 @@ def _check_ulysses(request: Request) -> None:
         return
     tensor = layout.tensor_parallel or 1
     if layout.context_parallel and layout.context_parallel % ranks:
-        near = either(nearest(divisors(layout.context_parallel), ranks))
-        raise PlanError(
-            f"ulysses is {ranks}; it must divide context_parallel {layout.context_parallel}: "
-            f"use {near}"
+        raise UnusableValueError(
+            f"ulysses is {ranks}; it must divide context_parallel {layout.context_parallel}",
+            changes=_values("ulysses", divisors(layout.context_parallel)),
         )
-    allowed = [
-        d for d in divisors(P6_B200.gpus) if ulysses_divides(model, d, tensor_parallel=tensor)
-    ]
-    if ranks not in allowed:
-        raise PlanError(
+    if not ulysses_divides(model, ranks, tensor_parallel=tensor):
+        raise UnusableValueError(
             f"ulysses is {ranks}; it must divide the {model.num_key_value_heads} key-value heads "
             f"of {model.name}{f' over tensor_parallel {tensor}' if tensor > 1 else ''} and stay "
-            f"within the {P6_B200.gpus} GPUs of an instance: use {either(allowed)}"
+            f"within the {P6_B200.gpus} GPUs of an instance",
+            changes=_values("ulysses", divisors(P6_B200.gpus)),
         )
+
+
+def _values(name: str, values: Iterable[int]) -> tuple[dict[str, Any], ...]:
+    return tuple({name: value} for value in values)
 
 
 def _given(owner: object, names: tuple[str, ...]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdk_blackwell.planning.plan import Plan
@@ -11,6 +11,21 @@ if TYPE_CHECKING:
 
 class PlanError(ValueError):
     """A wish that cannot be planned: what was given, what is allowed, what to do."""
+
+
+class UnusableValueError(PlanError):
+    """Values that contradict the model, the GPUs or each other.
+
+    ``changes`` are single settings that would end this contradiction, nobody having looked yet
+    whether another one follows; ``make_plan`` names those that pass.
+    """
+
+    def __init__(
+        self, problem: str, *, changes: tuple[dict[str, Any], ...] = (), way_out: str = ""
+    ) -> None:
+        super().__init__(f"{problem}: {way_out}" if way_out else problem)
+        self.problem = problem
+        self.changes = changes
 
 
 class DoesNotFitError(PlanError):

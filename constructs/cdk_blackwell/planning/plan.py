@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,11 @@ from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.cost import CostEstimate, estimate_cost
 from cdk_blackwell.planning.decisions import Decision, explain
 from cdk_blackwell.planning.efficiency import Efficiency
-from cdk_blackwell.planning.errors import DoesNotFitError, PlanError
+from cdk_blackwell.planning.errors import (
+    DoesNotFitError,
+    PlanError,
+    UnusableValueError,
+)
 from cdk_blackwell.planning.following import follow_trial
 from cdk_blackwell.planning.growth import start_safely
 from cdk_blackwell.planning.hardware import P6_B200
@@ -33,6 +38,7 @@ from cdk_blackwell.planning.suggestions import way_out
 from cdk_blackwell.planning.throughput import ThroughputEstimate
 from cdk_blackwell.planning.tiers import INSTANCE_COUNTS, TIERS, tier_for
 from cdk_blackwell.planning.trial import TrialReport
+from cdk_blackwell.planning.ways import name_ways
 from cdk_blackwell.planning.wish import Wish, make_wish
 
 
@@ -175,9 +181,12 @@ def make_plan(
         max_cost_usd=max_cost_usd,
         measured=measured,
     )
-    check_request(request)
-    request = follow_trial(request).completed()
-    plan = draft_plan(request)
+    try:
+        check_request(request)
+        request = follow_trial(request).completed()
+        plan = draft_plan(request)
+    except UnusableValueError as error:
+        raise name_ways(request, error, passes=_can_be_planned) from error
     reason = refusal(request, plan)
     if reason is None:
         return plan
@@ -212,6 +221,20 @@ def draft_plan(request: Request) -> Plan:
     if candidate.memory.fits:
         candidate = start_safely(wish, candidate, efficiency)
     return _plan(request, wish, candidate, efficiency)
+
+
+def _can_be_planned(request: Request) -> bool:
+    """Whether a layout exists; the batch and memory are other questions."""
+    request = request.completed().changed({"global_batch_tokens": None, "micro_batch_size": None})
+    try:
+        check_request(request)
+    except PlanError:
+        return False
+    for gpus in _gpu_counts(request):
+        with contextlib.suppress(PlanError):
+            make_wish(request, gpus=gpus)
+            return True
+    return False
 
 
 def _gpu_counts(request: Request) -> tuple[int, ...]:

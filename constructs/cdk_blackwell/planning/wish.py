@@ -15,7 +15,7 @@ from cdk_blackwell.planning.divisibility import (
     ulysses_divides,
     ulysses_suffices,
 )
-from cdk_blackwell.planning.errors import PlanError
+from cdk_blackwell.planning.errors import PlanError, UnusableValueError
 from cdk_blackwell.planning.hardware import P6_B200
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import (
@@ -170,9 +170,9 @@ def _check_has_layouts(wish: Wish) -> None:
             for name in ("shard_gpus", "replicas", "context_parallel", "ulysses", "tensor_parallel")
             if (value := getattr(wish.fixed, name)) is not None
         ]
-        raise PlanError(
+        raise UnusableValueError(
             f"{', '.join(given)} and sequence_length {wish.sequence_length:,} contradict each "
-            f"other on {wish.gpus} GPUs: leave one of them out"
+            f"other on {wish.gpus} GPU{'' if wish.gpus == 1 else 's'}"
         )
     batch, length = wish.global_batch_tokens, wish.sequence_length
     assert batch is not None  # without a batch the share is the micro-batch, which divides itself

@@ -17,6 +17,9 @@ def test_settings_become_options() -> None:
     assert in_flags("use gpus 8 with ulysses 2 (3 GiB) or precision bf16") == (
         "use --gpus 8 with --ulysses 2 (3 GiB) or --precision bf16"
     )
+    assert in_flags("leave out ulysses and replicas and shard_gpus") == (
+        "leave out --ulysses and replicas and --shard-gpus"
+    )
     assert in_flags("gpus is 12; give 1, 2 or 4") == "--gpus is 12; give 1, 2 or 4"
 
 

@@ -43,8 +43,9 @@ _SUBJECTS: Final = "|".join(name for name in FLAGS if "_" not in name)
 _PROPOSED: Final = (
     rf"(?:(?<=use )|(?<=or )|(?<=with ))(?:{_SUBJECTS})(?= (?:\d|bf16|fp32|fp8|mxfp8))"
 )
+_LEFT_OUT: Final = rf"(?:(?<=leave out )|(?<= and ))(?:{_SUBJECTS})(?=$| and )"
 _NAMES: Final = re.compile(
-    rf"(?<![\w-])(?P<name>{_UNMISTAKABLE}|(?:{_SUBJECTS})(?= is \S)|{_PROPOSED})(?!\w)"
+    rf"(?<![\w-])(?P<name>{_UNMISTAKABLE}|(?:{_SUBJECTS})(?= is \S)|{_PROPOSED}|{_LEFT_OUT})(?!\w)"
 )
 
 
