@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
-from aws_cdk.assertions import Template
+from aws_cdk.assertions import Annotations, Match, Template
 
 from cdk_blackwell import (
     CheckpointStore,
@@ -20,7 +21,7 @@ from cdk_blackwell import (
     TrainingNetwork,
 )
 from tests.given_parts import given_parts
-from tests.jobs.examples import ACCOUNT, REGION, SMALL, ZONE
+from tests.jobs.examples import ACCOUNT, KEY_ARN, REGION, SMALL, ZONE
 
 HERE = Environment(region=REGION, account=ACCOUNT)
 
@@ -74,6 +75,28 @@ def test_fails_on_buckets_of_another_region(app: App) -> None:
             SmallModelJob(stack, f"Job{number}", foundation=foundation, **given, **SMALL)
     with pytest.raises(ValueError, match="dataset_bucket Mine/There is in eu-west-1"):
         Foundation(stack, "Other", availability_zone=ZONE, dataset_bucket=bucket)
+
+
+def test_fails_on_a_key_of_another_region(app: App) -> None:
+    stack = Stack(app, "Mine", env=HERE)
+    key = kms.Key.from_key_arn(stack, "There", KEY_ARN.replace(REGION, "eu-west-1"))
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE)
+    says = "encryption_key Mine/There is in eu-west-1, the stack in us-west-2: S3, FSx, SNS"
+    with pytest.raises(ValueError, match=says):
+        SmallModelJob(stack, "Job", foundation=foundation, encryption_key=key, **SMALL)
+    with pytest.raises(ValueError, match=says):
+        Foundation(stack, "Other", availability_zone=ZONE, encryption_key=key)
+    with pytest.raises(ValueError, match=says):
+        CheckpointStore(stack, "Store", encryption_key=key)
+
+
+def test_a_key_of_another_account_is_used_and_what_it_must_allow_is_told(app: App) -> None:
+    stack = Stack(app, "Mine", env=HERE)
+    key = kms.Key.from_key_arn(stack, "Theirs", KEY_ARN.replace(ACCOUNT, "210987654321"))
+    foundation = Foundation(stack, "Foundation", availability_zone=ZONE, encryption_key=key)
+    SmallModelJob(stack, "Job", foundation=foundation, **SMALL)
+    words = Match.string_like_regexp("encryption_key belongs to account 210987654321: its policy")
+    assert len(Annotations.from_stack(stack).find_warning("*", words)) == 1
 
 
 def test_fails_on_a_subnet_that_does_not_say_its_zone(app: App) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -13,6 +13,7 @@ from constructs import Construct
 from cdk_blackwell.infrastructure.bucket import private_bucket
 from cdk_blackwell.infrastructure.encryption import StorageKey
 from cdk_blackwell.infrastructure.kinds import check_kinds
+from cdk_blackwell.infrastructure.places import check_key_region
 from cdk_blackwell.infrastructure.removal import KEPT
 
 NONCURRENT_DAYS: Final = 7
@@ -81,6 +82,7 @@ class CheckpointStore(Construct, _CheckpointStore):
                 f"noncurrent_days {noncurrent_days} is given for a bucket that is not versioned: "
                 "set versioned, or leave noncurrent_days out"
             )
+        check_key_region("encryption_key", encryption_key, Stack.of(self))
         key = encryption_key or StorageKey(self, "StorageKey").key
         self.encryption_key: kms.IKey | None = key
         self.bucket: s3.IBucket = private_bucket(

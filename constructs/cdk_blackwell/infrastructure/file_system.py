@@ -25,7 +25,7 @@ from cdk_blackwell.infrastructure.lustre import (
     choose_size,
     shortfall,
 )
-from cdk_blackwell.infrastructure.places import check_bucket_region, zone_of
+from cdk_blackwell.infrastructure.places import check_key_region, check_region, zone_of
 from cdk_blackwell.infrastructure.removal import KEPT
 from cdk_blackwell.planning.storage_needs import StorageNeeds
 
@@ -224,7 +224,7 @@ class SharedFileSystem(Construct):
         if too_small is not None:
             Annotations.of(self).add_warning_v2("cdk-blackwell:file-system-size", too_small)
         check_metadata_iops(metadata_iops)
-        check_bucket_region(
+        check_region(
             "dataset_bucket",
             dataset_bucket,
             Stack.of(self),
@@ -237,6 +237,7 @@ class SharedFileSystem(Construct):
         self.encryption_key: kms.IKey = (
             encryption_key or dataset_bucket.encryption_key or StorageKey(self, "StorageKey").key
         )
+        check_key_region("encryption_key", self.encryption_key, Stack.of(self))
         admit_data_repository(self, dataset_bucket.encryption_key)
         self.security_group: ec2.ISecurityGroup = security_group or self._own_group(
             vpc, removal_policy

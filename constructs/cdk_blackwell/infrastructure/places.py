@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import IResource, Stack, Token
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_kms as kms
 
 
 def zone_of(subnet: ec2.ISubnet) -> str:
@@ -23,14 +23,20 @@ def differ(here: str, there: str) -> bool:
     return not Token.is_unresolved(here) and not Token.is_unresolved(there) and here != there
 
 
-def check_bucket_region(name: str, bucket: s3.IBucket, stack: Stack, why: str) -> None:
-    """ValueError for a bucket of another region, where both are known at synth."""
-    there = bucket.env.region
+def check_region(name: str, part: IResource, stack: Stack, why: str) -> None:
+    """ValueError for a bucket or key of another region, where both are known at synth."""
+    there = part.env.region
     if differ(there, stack.region):
         raise ValueError(
-            f"{name} {bucket.node.path} is in {there}, the stack in {stack.region}: {why}; give a "
-            f"bucket in {stack.region}"
+            f"{name} {part.node.path} is in {there}, the stack in {stack.region}: {why}; give one "
+            f"in {stack.region}"
         )
+
+
+def check_key_region(name: str, key: kms.IKey | None, stack: Stack) -> None:
+    """The same for a key that may be missing."""
+    if key is not None:
+        check_region(name, key, stack, "S3, FSx, SNS and SageMaker use keys of their own region")
 
 
 def check_reachable(name: str, part: IResource, part_id: str, stack: Stack) -> None:

@@ -38,6 +38,7 @@ def annotate(job: TrainingJob, *, encrypt_between_instances: bool) -> None:
             stack,
             checkpoint_bucket=job.checkpoint_store.bucket,
             dataset_bucket=job.file_system.dataset_bucket,
+            encryption_key=job.encryption_key,
         ),
         "file-system-size": _storage_warnings(job),
         "encryption": _encryption_warnings(job.instance_count, encrypt_between_instances),

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from aws_cdk import Stack
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
 from cdk_blackwell.infrastructure.places import (
-    check_bucket_region,
+    check_key_region,
     check_reachable,
+    check_region,
     differ,
     zone_of,
 )
@@ -58,10 +60,11 @@ def check_places(job: TrainingJob, initial_weights: S3Prefix | None) -> None:
     """
     stack = Stack.of(job)
     check_reachable("vpc", job.vpc, job.vpc.vpc_id, stack)
+    check_key_region("encryption_key", job.encryption_key, stack)
     why = "SageMaker takes channels and keeps results in its own region only"
-    check_bucket_region("checkpoint bucket", job.checkpoint_store.bucket, stack, why)
+    check_region("checkpoint bucket", job.checkpoint_store.bucket, stack, why)
     if initial_weights is not None:
-        check_bucket_region("bucket of initial_weights", initial_weights.bucket, stack, why)
+        check_region("bucket of initial_weights", initial_weights.bucket, stack, why)
     owner = getattr(job.subnet.node.scope, "vpc_id", None)
     if owner is not None and stack.resolve(owner) != stack.resolve(job.vpc.vpc_id):
         raise ValueError(
@@ -83,7 +86,11 @@ def check_places(job: TrainingJob, initial_weights: S3Prefix | None) -> None:
 
 
 def shared_warnings(
-    stack: Stack, *, checkpoint_bucket: s3.IBucket, dataset_bucket: s3.IBucket
+    stack: Stack,
+    *,
+    checkpoint_bucket: s3.IBucket,
+    dataset_bucket: s3.IBucket,
+    encryption_key: kms.IKey | None,
 ) -> list[str]:
     """What another account must allow for itself, because it cannot be done from here."""
     found = []
@@ -95,6 +102,11 @@ def shared_warnings(
                 f"must let the training role, the controller's role and FSx's service-linked role "
                 f"of account {stack.account} in"
             )
+    if encryption_key is not None and differ(owner := encryption_key.env.account, stack.account):
+        found.append(
+            f"encryption_key belongs to account {owner}: its policy must let account "
+            f"{stack.account} use it, and FSx and CloudWatch for it"
+        )
     return found
 
 
