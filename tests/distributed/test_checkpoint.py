@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +13,12 @@ import pytest
 
 from tests.distributed.forked import train_ranks
 from tests.training_scripts.tiny import tiny_spec, write_container
-from trainer import stopping
+from trainer import dataset, stopping
 from trainer.checkpoint import Checkpointer
 
 
 def step_names(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / "checkpoints").iterdir())
+    return sorted(path.name for path in root.glob("checkpoints/*"))
 
 
 def test_a_resumed_run_is_bit_identical_at_equal_ranks(tmp_path: Path) -> None:
@@ -160,6 +162,37 @@ def test_a_stop_within_a_step_drops_it_and_changes_nothing(
     assert step_names(root) == ["step-0000000002"]
     second = train_ranks(2, spec, root)[0]
     assert first[0].series("loss") | second.series("loss") == through.series("loss")
+
+
+def test_what_a_killed_save_left_is_written_over(tmp_path: Path) -> None:
+    """The resumed run comes by the same step again."""
+    spec = tiny_spec(steps=1)
+    root = write_container(tmp_path, spec)
+    folder = root / "checkpoints" / "step-0000000001"
+    folder.mkdir(parents=True)
+    (folder / "__5_0.distcp").write_bytes(b"half of a shard")
+    told = train_ranks(2, spec, root)[0]
+    assert not told.events("checkpoint_failed")
+    assert told.events("checkpoint")[-1]["step"] == 1
+    assert (folder / "COMPLETE.json").exists()
+    assert not (folder / "__5_0.distcp").exists()
+
+
+def test_a_stop_while_the_dataset_is_waited_for_ends_without_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may still import it; only the first rank looks."""
+
+    def signal_and_miss(_: Path) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "nothing is there yet"
+
+    monkeypatch.setattr(dataset, "find_missing", signal_and_miss)
+    monkeypatch.setattr(dataset, "patience_seconds", lambda _: 60.0)
+    spec = tiny_spec()
+    told = train_ranks(2, spec, write_container(tmp_path, spec))
+    assert [(one.step, one.stopped) for one in told] == [(0, True), (0, True)]
+    assert not step_names(tmp_path)
 
 
 def test_a_save_that_fails_is_told_of_and_training_goes_on(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_yes_launches(deployment: Deployment) -> None:
     done = deployment.run("start", "a", "--yes")
     assert done.exit_code == 0, done.exception
     assert deployment.world.sagemaker.created == [deployment.world.name("a")]
+    assert "1 instance(s), up to 24 h per attempt, up to 5 attempts." in done.stdout
     assert "Worst case: 13,975.41 USD (2,795.08 USD per attempt)." in done.stdout
     assert "warning: no trial has passed" in done.stderr
 
