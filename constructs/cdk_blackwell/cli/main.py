@@ -19,6 +19,7 @@ from cdk_blackwell.cli.checkpoints.command import checkpoints
 from cdk_blackwell.cli.demo.command import demo
 from cdk_blackwell.cli.doctor.command import doctor
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.cli.help import polish
 from cdk_blackwell.cli.init.command import init
 from cdk_blackwell.cli.logs.command import logs
 from cdk_blackwell.cli.plan.command import plan
@@ -84,7 +85,9 @@ def main() -> None:
     # A supervisor's SIGTERM must clean up exactly as Ctrl-C does.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
-        sys.exit(app(standalone_mode=False))
+        command = typer.main.get_command(app)
+        polish(command)
+        sys.exit(command(standalone_mode=False))
     except CommandError as error:
         _fail(str(error), error.exit_code)
     except typer.TyperException as error:
@@ -124,7 +127,7 @@ def _usage(error: typer.TyperException) -> str:
     """What was wrong with the words given, and where the right ones are listed."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "cdk-blackwell"
-    message = error.format_message().strip().rstrip(".").replace("\n", " ")
+    message = " ".join(error.format_message().split()).rstrip(".")
     return f"{message} (see '{command} --help')"
 
 

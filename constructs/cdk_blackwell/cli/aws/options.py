@@ -27,5 +27,5 @@ Region = Annotated[str | None, typer.Option("--region", rich_help_panel=_WHERE, 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON and nothing else.")]
 RunId = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN_ID]", help="Left out: the run that was launched last."),
+    typer.Argument(metavar="RUN_ID", help="Left out: the run that was launched last."),
 ]

@@ -17,7 +17,7 @@ def init(
         Name,
         typer.Option(help="small: up to 7B; mid: 7B to 30B; large: 30B to 64B parameters."),
     ],
-    folder: Annotated[Path, typer.Argument(help="Empty or new.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Empty or new.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Write a CDK application of your own that deploys one training job.

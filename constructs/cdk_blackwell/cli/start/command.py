@@ -15,7 +15,9 @@ NO_QUESTION_BELOW_USD = 100.0
 
 
 def start(
-    run_id: Annotated[str, typer.Argument(help="A new id, for example 2027-01-15-a.")],
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="A new id, for example 2027-01-15-a.")
+    ],
     stack: Stack = None,
     job: Job = None,
     profile: Profile = None,

@@ -14,7 +14,9 @@ from cdk_blackwell.cli.start.command import NO_QUESTION_BELOW_USD
 
 
 def trial(
-    run_id: Annotated[str, typer.Argument(help="A new id, or that of a trial to look at.")],
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="A new id, or that of a trial to look at.")
+    ],
     stack: Stack = None,
     job: Job = None,
     profile: Profile = None,
