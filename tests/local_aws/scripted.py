@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -75,8 +77,31 @@ class Scripted:
         assert status == 0, output
         return assembly
 
-    def cli(self, *words: str, status: int = 0) -> str:
-        """``cdk-blackwell`` must end with ``status``; returns stdout, or else stderr."""
+    def on_a_terminal(self, *words: str, interrupt_after: bytes) -> tuple[int, str]:
+        """``cdk-blackwell`` on a pseudo-terminal, interrupted once it showed this; status, screen.
+
+        Ctrl-C is what a terminal makes of a person's key, so it is sent as that key.
+        """
+        process, terminal = pty.fork()
+        if process == 0:
+            os.chdir(self._folder)
+            os.execve(CLI, [str(CLI), *words], {**self.environment, "TERM": "xterm-256color"})
+        shown, pressed = b"", False
+        limit = time.monotonic() + LIMIT_SECONDS
+        with contextlib.suppress(OSError), os.fdopen(terminal, "r+b", buffering=0) as screen:
+            # Linux ends a terminal whose program is gone with an error.
+            while time.monotonic() < limit and (some := screen.read(4096)):
+                shown += some
+                if interrupt_after in shown and not pressed:
+                    pressed = True
+                    screen.write(b"\x03")
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown.decode()
+
+    def cli(self, *words: str, status: int = 0, stdout: bool | None = None) -> str:
+        """``cdk-blackwell`` must end with ``status``; returns stdout, or else stderr.
+
+        ``stdout`` asks for one of them, whatever the status.
+        """
         done = subprocess.run(
             [str(CLI), *words],
             env=self.environment,
@@ -87,7 +112,7 @@ class Scripted:
         )
         assert done.returncode == status, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        return done.stderr if status else done.stdout
+        return done.stdout if (stdout is None and not status) or stdout else done.stderr
 
     def json(self, *words: str) -> Any:
         """``cdk-blackwell ... --json``."""

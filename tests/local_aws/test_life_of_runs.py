@@ -5,11 +5,15 @@ One server and one deployment for all; each test takes the jobs as the one befor
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from cdk_blackwell.cli.doctor.checks import CHECKS
 from cdk_blackwell.local.aws import LocalAws
+from cdk_blackwell.planning.contracts import COMPLETE_FILE, EXIT_INTERRUPTED
 from tests.local_aws.scripted import CDK, Scripted, eventually
 
 pytestmark = [
@@ -51,6 +55,73 @@ def test_a_run_is_watched_read_and_its_checkpoints_listed_while_it_trains(
     assert "run other" not in lines
     found = eventually(lambda: scripted.json("checkpoints", "list", "one", *FIRST)["checkpoints"])
     assert found[0]["step"] == 2
+
+
+def test_a_terminal_is_shown_one_frame_that_is_overwritten(scripted: Scripted) -> None:
+    status, screen = scripted.on_a_terminal("watch", "one", *FIRST, interrupt_after=b"Training")
+    assert status == EXIT_INTERRUPTED
+    assert "Run one: running" in screen
+    assert "\x1b[" in screen, "a terminal's own codes"
+    assert "Traceback" not in screen
+    assert scripted.phase("one") == "Training", "the watching ends, not the run"
+
+
+def test_a_checkpoint_is_fetched_and_what_is_none_is_not_exported(
+    scripted: Scripted, tmp_path: Path
+) -> None:
+    found = scripted.json(
+        "checkpoints", "fetch", "one", *FIRST, "--step", "2", "--output", str(tmp_path)
+    )
+    folder = Path(found["folder"])
+    assert (folder / "weights").read_text() == "2"
+    assert (folder / COMPLETE_FILE).is_file()
+    words = ("checkpoints", "fetch", "one", *FIRST, "--step", "3", "--output", str(tmp_path))
+    assert "no checkpoint of step 3" in scripted.cli(*words, status=2)
+    # The script's file is no checkpoint that the exporter can read; the job's own are, elsewhere.
+    words = ("checkpoints", "export", "one", *FIRST, "--step", "2", "--output", str(tmp_path / "x"))
+    error = json.loads(scripted.cli(*words, "--json", status=1).splitlines()[-1])
+    assert "the export failed" in error["error"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_doctor_looks_at_everything_and_changes_nothing(scripted: Scripted) -> None:
+    before = scripted.training_jobs()
+    said = scripted.cli("doctor", *FIRST, "--json", status=1, stdout=True)
+    verdicts = {each["check"]: each["verdict"] for each in json.loads(said)["checks"]}
+    assert list(verdicts) == list(CHECKS)
+    passed = {"credentials", "bootstrap", "bucket policies", "keys", "free addresses", "controller"}
+    assert {name for name, verdict in verdicts.items() if verdict == "pass"} >= passed
+    assert verdicts["dataset"] == "fail", "its manifest lists nothing"
+    assert scripted.training_jobs().keys() == before.keys()
+
+
+def test_a_script_of_its_own_has_no_trial_and_without_one_a_run_may_be_refused(
+    scripted: Scripted,
+) -> None:
+    assert "a script of its own" in scripted.cli("trial", "t", *FIRST, "--yes", status=3)
+    said = scripted.cli("start", "z", *FIRST, "--yes", "--require-trial", status=3)
+    assert "no trial has passed" in said
+    assert "has no run 't'" in scripted.cli("trial", "t", *FIRST, "--report", status=2)
+    assert "give --yes" in scripted.cli("start", "z", *FIRST, "--confirm-above", "1", status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--stack", "Nobody"), 2, "is not deployed"),
+        (("--stack", "First", "--job", "third"), 2, "no job 'third'"),
+        (("--stack", "FoundationStack"), 2, "no job of cdk-blackwell"),
+        (("--region", "eu-west-1"), 2, "no job of cdk-blackwell"),
+        (("--profile", "nobody"), 2, "nobody"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_not_there_is_one_line(
+    scripted: Scripted, words: tuple[str, ...], status: int, said: str
+) -> None:
+    told = scripted.cli("runs", *words, status=status)
+    assert said in told
+    assert told.count("\n") == 1
 
 
 def test_a_dry_run_shows_request_and_price_and_launches_nothing(scripted: Scripted) -> None:
@@ -95,6 +166,22 @@ def test_a_stopped_run_saves_first_and_is_not_resumed(scripted: Scripted) -> Non
     newest = scripted.json("checkpoints", "list", "other", *SECOND)["checkpoints"][-1]
     assert newest["complete"]
     assert scripted.json("watch", "other", *SECOND, "--once")["ended"]
+
+
+def test_a_short_run_is_watched_to_its_end_line_by_line(scripted: Scripted) -> None:
+    scripted.cli("start", "short", *SECOND, "--yes", "--set", "train_tokens=3145728")
+    lines = scripted.cli("watch", "short", *SECOND, "--json", "--interval", "1").splitlines()
+    frames = [json.loads(line) for line in lines]
+    assert len(frames) > 1
+    assert [frame["ended"] for frame in frames] == [False] * (len(frames) - 1) + [True]
+    assert (frames[-1]["state"], frames[-1]["step"]) == ("completed", 3)
+    followed = scripted.cli("logs", "short", *SECOND, "--follow", "--filter", "note")
+    assert "run short note=none" in followed
+    (run,) = [one for one in scripted.json("runs", *SECOND)["runs"] if one["run_id"] == "short"]
+    assert run["attempts"][0]["cause"] == "completed"
+    assert run["usd"] == pytest.approx(
+        run["attempts"][0]["billed_seconds_per_instance"] / 3600 * 100
+    )
 
 
 @pytest.mark.parametrize("phase", ["Training", "Stopping", "Completed"])
