@@ -145,15 +145,17 @@ DEFAULTS: Final[Mapping[Tier, Mapping[str, Any]]] = {
     "mid": {
         "model": "llama-3.1-8b",
         "global_batch_tokens": 4_194_304,
-        "train_tokens": 160_000_000_000,
+        "train_tokens": 6_000_000_000,
     },
     "large-sharded": {
         "model": "qwen2.5-32b",
         "global_batch_tokens": 4_194_304,
-        "train_tokens": 640_000_000_000,
+        "train_tokens": 3_000_000_000,
     },
 }
-"""What a tier's example job is where the context is silent: about 20 tokens a parameter."""
+"""What a tier's example job is where the context is silent: predicted to end within the day that
+``max_runtime_hours`` gives it, on the fewest instances. A full training takes about 20 tokens a
+parameter, days and more instances."""
 
 
 @dataclass(frozen=True, kw_only=True)

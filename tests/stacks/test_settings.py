@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.plan import make_plan
 from cdk_blackwell.planning.trial import TrialReport
 from stacks.context import SettingsError
 from stacks.job_props import job_props
@@ -99,8 +101,11 @@ def test_the_application_has_the_tiers_that_are_asked_for(
 
 
 def test_the_file_system_is_sized_for_what_lies_on_it() -> None:
-    (large,) = Settings().storage_needs()
+    (large,) = Settings.from_context({"train_tokens": "640e9"}).storage_needs()
     assert large.capacity_gib >= 4800
+    # The examples see fewer tokens: checkpoints alone count.
+    (example,) = Settings().storage_needs()
+    assert example.capacity_gib == 2400
     assert Settings.from_context({"tiers": "small"}).storage_needs() == []
     both = Settings.from_context({"mid_instance_count": "4"}).storage_needs()
     # The dataset lies there once: the second job adds its checkpoints only.
@@ -143,6 +148,20 @@ def test_what_is_no_trial_report_is_refused_by_its_key(
     settings = Settings.from_context({"trial_report": str(path)}).jobs["small"]
     with pytest.raises(SettingsError, match=rf"context trial_report .*{words}"):
         settings.measured()
+
+
+@pytest.mark.parametrize("tier", ["small", "mid", "large-sharded"])
+def test_every_example_is_predicted_to_end_within_its_run_time(tier: Tier) -> None:
+    job = Settings().jobs[tier]
+    plan = make_plan(
+        tier=tier,
+        model=job.model_shape(),
+        sequence_length=job.sequence_length,
+        global_batch_tokens=job.global_batch_tokens,
+        train_tokens=job.train_tokens,
+        instance_count=job.instance_count,
+    )
+    assert plan.cost.total_hours < job.max_runtime_hours
 
 
 @pytest.mark.parametrize(
