@@ -89,7 +89,13 @@ def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path) -> None:
 def test_it_synthesises_and_passes_its_own_test(name: Name, tmp_path: Path) -> None:
     write_application(name, tmp_path)
     (tmp_path / "wheelhouse").symlink_to(WHEELHOUSE)
-    environment = {**os.environ, "CDK_OUTDIR": str(tmp_path / "cdk.out")}
+    context = json.loads((tmp_path / "cdk.json").read_text())["context"]
+    # As the CDK's command line passes them on.
+    environment = {
+        **os.environ,
+        "CDK_OUTDIR": str(tmp_path / "cdk.out"),
+        "CDK_CONTEXT_JSON": json.dumps(context),
+    }
     for words in (("app.py",), ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")):
         done = subprocess.run(
             [sys.executable, *words],
