@@ -32,6 +32,7 @@ from cdk_blackwell.planning.contracts import (
 from tests.cli.checkpoints.test_checkpoints import WHERE, save
 from tests.cli.deployment import Deployment
 from tests.lifecycle.fakes import CHECKPOINTS, REGION, real_client
+from tests.lifecycle.test_unreadable import damage
 
 MAIN = "from cdk_blackwell.cli.entry import main; main()"
 
@@ -173,12 +174,12 @@ def test_one_that_was_never_reached_has_launched_nothing(
     assert isinstance(deployment.run("start", "a", "--yes").exception, ConnectTimeoutError)
 
 
-def test_a_history_of_hundreds_of_runs_asks_about_those_it_shows(
+def test_a_long_history_asks_about_those_it_shows(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = deployment.world
     owner = world.owner()
-    for number in range(300):
+    for number in range(30):
         world.quiet.store.claim_first(
             world.owner(),
             run_id=f"r{number}",
@@ -197,10 +198,10 @@ def test_a_history_of_hundreds_of_runs_asks_about_those_it_shows(
 
     monkeypatch.setattr(world.sagemaker, "describe_training_job", counted)
     runs = deployment.json("runs", "--limit", "3")["runs"]
-    assert [run["run_id"] for run in runs] == ["r299", "r298", "r297"]
+    assert [run["run_id"] for run in runs] == ["r29", "r28", "r27"]
     assert len(asked) == 3
     asked.clear()
-    assert deployment.json("watch", "--once")["run_id"] == "r299"
+    assert deployment.json("watch", "--once")["run_id"] == "r29"
     assert len(asked) <= 2
     error = deployment.run("runs", "nobody").exception
     assert isinstance(error, CommandError)
@@ -216,6 +217,15 @@ def test_what_was_spent_is_known_after_sagemaker_forgot_the_job(deployment: Depl
     del world.sagemaker.jobs[world.name("a")]
     (run,) = deployment.json("runs")["runs"]
     assert run["usd"] == pytest.approx(2 * 113.93)
+
+
+def test_a_damaged_table_is_named_in_one_line(deployment: Deployment) -> None:
+    world = deployment.world
+    world.ask("start", "a")
+    damage(world, "a", "owner")
+    error = deployment.run("runs").exception
+    assert isinstance(error, AwsRefusedError)
+    assert world.name("a") in str(error)
 
 
 # --- Fetching ------------------------------------------------------------------------------------

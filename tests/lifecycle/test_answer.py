@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
+import urllib.error
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
@@ -95,3 +97,26 @@ def test_a_refused_signature_is_not_tried_again(bucket: str) -> None:
 def test_only_http_addresses_are_written_to() -> None:
     with pytest.raises(ValueError, match="not an HTTP address"):
         put("file:///tmp/x", b"{}")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        http.client.BadStatusLine("garbage"),
+        http.client.IncompleteRead(b""),
+        ConnectionResetError(),
+        TimeoutError(),
+        urllib.error.URLError("no route"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_breaks_on_the_way_is_tried_again(broken: Exception) -> None:
+    tries: list[str] = []
+
+    def once(url: str, body: bytes) -> None:
+        tries.append(url)
+        if len(tries) < 3:
+            raise broken
+
+    send("https://answer", b"{}", clock=_clock(FakeTime()), send_once=once)
+    assert len(tries) == 3

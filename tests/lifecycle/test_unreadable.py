@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lifecycle.fakes import error
+from tests.lifecycle.fakes import TABLE, error
 from tests.lifecycle.world import World
 
 INTERNAL = "InternalServerError: We encountered an internal error."
@@ -92,3 +92,53 @@ def test_status_still_tells_what_is_known(unreadable: World) -> None:
     assert answer["job_name"] == unreadable.name("a")
     assert "frozen by another version" in answer["message"]
     assert unreadable.ask("stop", "a")["state"] == "stopping"
+
+
+# --- Items of the table --------------------------------------------------------------------------
+
+
+def damage(world: World, run_id: str, attribute: str) -> None:
+    """The claim's item loses it."""
+    world.dynamodb.update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": "attempt"}, "sk": {"S": world.name(run_id)}},
+        UpdateExpression="REMOVE #lost",
+        ExpressionAttributeNames={"#lost": attribute},
+    )
+
+
+@pytest.mark.parametrize("attribute", ["owner", "run_id", "attempt", "held_until", "stack_id"])
+def test_a_damaged_claim_is_named_and_a_delete_does_not_pass_over_it(
+    world: World, attribute: str
+) -> None:
+    world.cloudformation("Create", run_id="a")
+    damage(world, "a", attribute)
+    answer = world.cloudformation("Delete")
+    assert answer["Status"] == "FAILED", "its job may be alive"
+    assert world.name("a") in answer["Reason"]
+    assert "stop the training job" in answer["Reason"]
+    assert world.ask("stop", "a")["state"] == "refused"
+
+
+def test_a_damaged_claim_of_old_does_not_leave_the_running_job_unattended(world: World) -> None:
+    world.cloudformation("Create", run_id="a")
+    world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))
+    world.ask("start", "b")
+    world.quiet.store.stop_run(world.owner().owner, "b")
+    damage(world, "a", "owner")
+    with pytest.raises(ValueError, match=world.name("a")):
+        world.sweep()
+    assert world.sagemaker.alive() == []
+
+
+def test_what_a_newer_version_added_is_passed_over(world: World) -> None:
+    world.cloudformation("Create", run_id="a")
+    world.dynamodb.update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": "attempt"}, "sk": {"S": world.name("a")}},
+        UpdateExpression="SET new_thing = :x",
+        ExpressionAttributeValues={":x": {"S": "of tomorrow"}},
+    )
+    world.sweep()
+    assert world.cloudformation("Delete")["Status"] == "SUCCESS"
+    assert world.sagemaker.holding() == []

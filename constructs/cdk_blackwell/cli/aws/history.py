@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.cli.errors import AwsRefusedError, CommandError
 from cdk_blackwell.deployed.definition import store_of
 from cdk_blackwell.deployed.jobs import DeployedJob
 from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
+from cdk_blackwell.lifecycle.handler.items import UnreadableItemError
 from cdk_blackwell.lifecycle.handler.records import Attempt
 from cdk_blackwell.lifecycle.handler.store import Store
 
@@ -79,7 +80,11 @@ def read_runs(
 def _by_run(store: Store, run_id: str | None = None) -> list[list[Attempt]]:
     """Attempts of each run, oldest first; the newest run first."""
     by_run: dict[tuple[str, str], list[Attempt]] = {}
-    for attempt in store.attempts(run_id=run_id):
+    try:
+        attempts = store.attempts(run_id=run_id)
+    except UnreadableItemError as error:
+        raise AwsRefusedError(str(error)) from error
+    for attempt in attempts:
         by_run.setdefault((attempt.owner, attempt.run_id), []).append(attempt)
     return sorted(by_run.values(), key=lambda attempts: -attempts[0].claimed_at)
 

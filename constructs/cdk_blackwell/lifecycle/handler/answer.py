@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import http.client
 import json
 import logging
 import urllib.error
@@ -146,7 +147,7 @@ def send(url: str, body: bytes, *, clock: Clock, send_once: Put = put) -> None:
         try:
             send_once(url, body)
             return
-        except (urllib.error.URLError, OSError) as error:
+        except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
             refused = isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500
             if attempt == _TRIES or refused:
                 raise

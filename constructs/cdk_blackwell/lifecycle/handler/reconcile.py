@@ -22,8 +22,9 @@ def reconcile(services: Services, requester: str) -> int:
 
     One that fails does not keep the others waiting; the first error is raised at the end.
     """
-    errors: list[Exception] = []
-    unsettled = [attempt for attempt in services.store.attempts() if not attempt.settled]
+    attempts, unreadable = services.store.readable_attempts()
+    errors: list[Exception] = [*unreadable]
+    unsettled = [attempt for attempt in attempts if not attempt.settled]
     for attempt in unsettled:
         try:
             bring_up_to_date(services, attempt, services.jobs.describe(attempt.job_name), requester)

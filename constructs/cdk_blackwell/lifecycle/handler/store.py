@@ -7,11 +7,16 @@ is one transaction with the desired state, so that after a stop or a tombstone n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cdk_blackwell.lifecycle.handler.definition import TABLE_SORT_KEY
+from cdk_blackwell.lifecycle.handler.items import (
+    UnreadableItemError,
+    read,
+    read_attempt,
+    read_owner,
+    read_run,
+)
 from cdk_blackwell.lifecycle.handler.permissions import FUNCTION_TIMEOUT_SECONDS
 from cdk_blackwell.lifecycle.handler.records import (
     Action,
@@ -44,11 +49,11 @@ class Store:
     def owner(self, owner: str) -> Owner | None:
         """One custom resource, None before its first event."""
         item = self.table.get(OWNER, owner)
-        return None if item is None else _read_owner(item)
+        return None if item is None else read(read_owner, item)
 
     def owners(self) -> tuple[Owner, ...]:
         """Every custom resource this controller knows, the latest changed first."""
-        found = [_read_owner(item) for item in self.table.query(OWNER)]
+        found = [read(read_owner, item) for item in self.table.query(OWNER)]
         return tuple(sorted(found, key=lambda owner: -owner.changed_at))
 
     def record_definition(self, owner: str, *, stack_id: str, definition: str) -> bool:
@@ -109,7 +114,7 @@ class Store:
     def run(self, owner: str, run_id: str) -> Run | None:
         """One run, None when it never claimed an attempt."""
         item = self.table.get(RUN, f"{owner}#{run_id}")
-        return None if item is None else _read_run(item)
+        return None if item is None else read(read_run, item)
 
     def set_run_state(self, owner: str, run_id: str, state: RunState, message: str) -> None:
         """Record a run's outcome."""
@@ -123,11 +128,11 @@ class Store:
     def attempt(self, job_name: str) -> Attempt | None:
         """The claim of a training job's name, None when the name is not ours."""
         item = self.table.get(ATTEMPT, job_name)
-        return None if item is None else _read_attempt(item)
+        return None if item is None else read(read_attempt, item)
 
     def attempts(self, owner: str | None = None, run_id: str | None = None) -> tuple[Attempt, ...]:
         """Claims in the order of their attempts, of one owner and one run where given."""
-        found = [_read_attempt(item) for item in self.table.query(ATTEMPT)]
+        found = [read(read_attempt, item) for item in self.table.query(ATTEMPT)]
         return tuple(
             sorted(
                 (
@@ -138,6 +143,16 @@ class Store:
                 key=lambda attempt: (attempt.claimed_at, attempt.attempt),
             )
         )
+
+    def readable_attempts(self) -> tuple[list[Attempt], list[UnreadableItemError]]:
+        """Every claim, and what cannot be read as one."""
+        found, errors = [], []
+        for item in self.table.query(ATTEMPT):
+            try:
+                found.append(read(read_attempt, item))
+            except UnreadableItemError as error:
+                errors.append(error)
+        return found, errors
 
     def claim_first(
         self, owner: Owner, *, run_id: str, job_name: str, definition: str, requester: str
@@ -338,56 +353,3 @@ class Store:
         if CONDITION_FAILED in codes[1:]:
             return Claim.TAKEN
         return Claim.NOT_DESIRED if codes else Claim.WON
-
-
-def _read_owner(item: Mapping[str, Any]) -> Owner:
-    transition = item.get("transition")
-    return Owner(
-        owner=item[TABLE_SORT_KEY],
-        stack_id=item["stack_id"],
-        definition=item.get("job_definition", ""),
-        desired=item["desired"],
-        run_id=item.get("run_id"),
-        changed_at=seconds(item.get("changed_at", 0)),
-        transition=Transition(**transition) if transition else None,
-    )
-
-
-def _read_run(item: Mapping[str, Any]) -> Run:
-    return Run(
-        owner=item["owner"],
-        run_id=item["run_id"],
-        frozen=item["job_definition"],
-        state=item["run_state"],
-        message=item["message"],
-    )
-
-
-def _read_attempt(item: Mapping[str, Any]) -> Attempt:
-    return Attempt(
-        job_name=item[TABLE_SORT_KEY],
-        owner=item["owner"],
-        stack_id=item["stack_id"],
-        run_id=item["run_id"],
-        attempt=int(item["attempt"]),
-        state=item["attempt_state"],
-        claimed_at=seconds(item["claimed_at"]),
-        requester=item["requester"],
-        held_until=seconds(item["held_until"]),
-        due=seconds(item.get("due", 0)),
-        delay=item.get("delay", ""),
-        status=item.get("job_status", ""),
-        cause=item.get("cause", "unknown"),
-        reason=item.get("reason", ""),
-        text=item.get("outcome", ""),
-        last_complete_step=int(item.get("last_complete_step", 0)),
-        trained=bool(item.get("trained", True)),
-        billed_seconds=_read_billed(item),
-        action=item.get("next_action"),
-        done=bool(item.get("done", False)),
-    )
-
-
-def _read_billed(item: Mapping[str, Any]) -> float | None:
-    billed = item.get("billed_ms")
-    return None if billed is None else seconds(billed)
