@@ -160,7 +160,7 @@ def _cost(plan: Plan) -> Text:
         f"{tokens(plan.train_tokens)} tokens: ",
         (duration(cost.total_hours), "bold"),
         f", of which {duration(cost.lost_hours)} expected to be lost to "
-        f"{cost.expected_failures:,.1f} failures and to checkpoints\n",
+        f"failures ({_expected(cost.expected_failures)}) and to checkpoints\n",
     )
     if cost.total_usd is None or cost.hourly_price_usd is None:
         text.append("price not given", style="yellow")
@@ -168,6 +168,11 @@ def _cost(plan: Plan) -> Text:
         return text.append(f" (--hourly-price-usd): {node_hours:,.0f} node-hours")
     text.append(usd(cost.total_usd), style="bold")
     return text.append(f" at your {cost.hourly_price_usd:,.2f} USD per node and hour")
+
+
+def _expected(count: float) -> str:
+    """An expected number of events, which is often far below one."""
+    return f"{count:,.0f}" if count >= 10 else f"{count:.1f}" if count >= 0.1 else "below 0.1"
 
 
 def print_refusal(console: Console, refusal: DoesNotFitError) -> None:

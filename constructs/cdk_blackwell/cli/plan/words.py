@@ -19,9 +19,9 @@ def tokens(count: int) -> str:
 def duration(hours: float) -> str:
     """Seconds, minutes, hours, and days beside hours from two days on."""
     if hours < 1 / 60:
-        return f"{hours * 3600:.0f} seconds"
+        return plural(round(hours * 3600), "second")
     if hours < 1:
-        return f"{hours * 60:.0f} minutes"
+        return plural(round(hours * 60), "minute")
     if hours < 48:
         return f"{hours:.1f} hours"
     return f"{hours:,.0f} hours ({hours / 24:,.{0 if hours > 2400 else 1}f} days)"

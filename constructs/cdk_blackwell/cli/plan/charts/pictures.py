@@ -123,18 +123,22 @@ def _memory(data: ChartData) -> alt.LayerChart | alt.FacetChart:
         fontSize=12,
         fontWeight="bold",
     ).encode(y="budget:Q", x=alt.value(0))
-    chosen = (
-        alt.Chart(
-            _values(
-                {"micro_batch": str(column.micro_batch_size), "GiB": column.height_gib}
-                for column in data.memory
-                if column.chosen
-            )
+    chosen = [column for column in data.memory if column.chosen]
+    place = alt.Chart(
+        _values(
+            {"micro_batch": str(column.micro_batch_size), "GiB": column.height_gib}
+            for column in chosen
         )
-        .mark_text(text="▼ chosen", dy=-10, fontSize=13, fontWeight="bold", color=INK)
-        .encode(x=size, y="GiB:Q")
-    )
-    return alt.layer(columns, line, label, chosen).properties(
+    ).encode(x=size, y="GiB:Q")
+    words: dict[str, Any] = {
+        "text": "▼ chosen" + "".join(f": {column.height_gib:.1f}" for column in chosen),
+        "dy": -10,
+        "fontSize": 13,
+        "fontWeight": "bold",
+    }
+    # White behind the words, where the line of the budget runs through them.
+    halo = place.mark_text(**words, color="white", stroke="white", strokeWidth=5)
+    return alt.layer(columns, line, label, halo, place.mark_text(**words, color=INK)).properties(
         title="Memory by part", width=WIDTH - 220, height=260
     )
 
@@ -178,7 +182,9 @@ def _against_nodes(
     colours = alt.Scale(domain=layouts, range=list(LINE_COLOURS[:count]))
     shapes = alt.Scale(domain=layouts, range=list(LINE_SHAPES[:count]))
     dashes = alt.Scale(domain=layouts, range=[list(dash) for dash in LINE_DASHES[:count]])
-    legend = alt.Legend(title=["GPUs that share one", "copy of the weights"], symbolSize=90)
+    legend = alt.Legend(
+        title=["GPUs that share one", "copy of the weights"], symbolSize=90, symbolStrokeWidth=0
+    )
     x = alt.X(
         "nodes:Q",
         title="nodes of 8 GPUs",
@@ -208,8 +214,18 @@ def _against_nodes(
     )
     chosen = alt.Chart(values).transform_filter("datum.chosen")
     ring = chosen.mark_point(size=260, strokeWidth=2, color=INK, filled=False).encode(x=x, y=y)
+    counts = [point.nodes for point in data.nodes]
+    picked = [point for point in data.nodes if point.chosen]
+    # Beside the ring, on the side where there is more room.
+    right = any(point.nodes**2 > min(counts) * max(counts) for point in picked)
     label = chosen.mark_text(
-        text="chosen", align="left", dx=14, dy=16, fontSize=12, fontWeight="bold", color=INK
+        text="chosen" + "".join(f": {getattr(point, field):,.0f}" for point in picked),
+        align="right" if right else "left",
+        dx=-14 if right else 14,
+        dy=16,
+        fontSize=12,
+        fontWeight="bold",
+        color=INK,
     ).encode(x=x, y=y)
     return alt.layer(lines, points, ring, label).properties(title=title, width=270, height=230)
 
