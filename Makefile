@@ -126,7 +126,7 @@ $(SDK_STAMP): $(TEST_STAMP)
 
 $(NODE_STAMP): package.json package-lock.json $(RUN_STAMP)
 	@$(say) "AWS CDK command line"
-	@npm ci --no-audit --no-fund --loglevel=error || $(call fail,npm could not install the CDK command line (its own words are above): check the connection to the npm registry and run make again)
+	@npm ci --no-audit --no-fund --loglevel=error --progress=false | $(live) || $(call fail,npm could not install the CDK command line (its own words are above): check the connection to the npm registry and run make again)
 	@touch $@
 
 $(WHEELS_STAMP): training_scripts/requirements.lock $(RUN_STAMP)

@@ -177,7 +177,7 @@ class Demo:
             with self.screen.phase("attempt_1", "Attempt 1") as phase:
                 killed = self._until_killed(watcher, phase)
             self.screen.line(
-                f"  [yellow]workers killed with SIGKILL[/] near step {killed.step}; SageMaker says:"
+                f"  [yellow]the demo killed the workers[/] near step {killed.step}; SageMaker says:"
             )
             self.screen.note(killed.failure_reason[:200])
             with self.screen.phase("attempt_2", "Attempt 2, resubmitted") as phase:

@@ -51,7 +51,8 @@ def generate(folder: Path) -> str:
     """Load the export with ``transformers``, not with our own code, and continue a prompt."""
     # transformers imports torchao, which would warn of each CUDA library that a CPU cannot load.
     os.environ["TORCHAO_FORCE_SKIP_LOADING_SO_FILES"] = "1"
-    logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
+    for name in ("torchao", "torch.utils._pytree"):  # They would write across the demo's screen.
+        logging.getLogger(name).setLevel(logging.ERROR)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar

@@ -27,7 +27,8 @@ def check_chart_file(path: Path) -> None:
         import vl_convert  # noqa: F401
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"--chart needs {error.name}: pip install 'cdk-blackwell[chart]'"
+            f"--chart needs {error.name}: pip install 'cdk-blackwell[chart]' "
+            "(in a clone: pip install --editable '.[chart]')"
         ) from error
 
 
