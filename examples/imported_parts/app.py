@@ -34,6 +34,7 @@ class OnWhatExists(Stack):
             vpc_id="vpc-0123456789abcdef0",
             availability_zones=["us-west-2b"],
             isolated_subnet_ids=[subnet.subnet_id],
+            isolated_subnet_route_table_ids=[subnet.route_table.route_table_id],
         )
         key = kms.Key.from_key_arn(
             self, "Key", f"arn:aws:kms:{self.region}:{self.account}:key/11111111-2222-3333"
@@ -65,7 +66,7 @@ class OnWhatExists(Stack):
             model=ModelShape.preset("llama-3.2-3b"),
             dataset_prefix="web/v3",
             sequence_length=8192,
-            train_tokens=40_000_000_000,
+            train_tokens=22_000_000_000,
             max_runtime=Duration.days(2),
             hourly_price_usd=113.93,
             max_cost_usd=20_000,

@@ -30,7 +30,7 @@ class TrainStack(Stack):
             model=ModelShape.preset("qwen3-4b"),
             dataset_prefix="tokens",
             sequence_length=8192,
-            train_tokens=40_000_000_000,
+            train_tokens=17_000_000_000,
             max_runtime=Duration.days(2),
             hourly_price_usd=113.93,
             max_cost_usd=20_000,

@@ -32,12 +32,19 @@ class OwnImageStack(Stack):
         LargeShardedJob(
             self,
             "Pretrain",
-            foundation=Foundation(self, "Foundation", availability_zone="us-west-2b"),
+            foundation=Foundation(
+                self,
+                "Foundation",
+                availability_zone="us-west-2b",
+                storage_gib=2400,
+                throughput_per_tib=1000,
+            ),
             image=TrainingImage.from_ecr_repository(images, DIGEST),
             packages_in_image=True,
             model=ModelShape.preset("qwen2.5-32b"),
             dataset_prefix="tokens",
             sequence_length=32_768,
+            train_tokens=29_000_000_000,
             instance_count=4,
             capacity=Capacity.training_plan(
                 "arn:aws:sagemaker:us-west-2:123456789012:training-plan/january",

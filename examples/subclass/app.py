@@ -59,7 +59,9 @@ class ResearchStack(Stack):
             "Experiments",
             partition_key=dynamodb.Attribute(name="name", type=dynamodb.AttributeType.STRING),
         )
-        foundation = Foundation(self, "Foundation", availability_zone="us-west-2b")
+        foundation = Foundation(
+            self, "Foundation", availability_zone="us-west-2b", throughput_per_tib=500
+        )
         TeamJob(
             self,
             "Pretrain",
@@ -68,7 +70,7 @@ class ResearchStack(Stack):
             model=ModelShape.preset("llama-3.1-8b"),
             dataset_prefix="tokens",
             sequence_length=32_768,
-            train_tokens=50_000_000_000,
+            train_tokens=15_000_000_000,
             instance_count=2,
             max_runtime=Duration.days(2),
             hourly_price_usd=113.93,

@@ -2,7 +2,7 @@
 
 All blocks of a page run in order and share their names. ``app``, ``stack``, ``foundation`` and
 ``job`` stand for what a reader's own application has. At the end of a page every ``Stack`` class
-that it defines is made, and the whole app is synthesised.
+that it defines is made, and the whole app is synthesised; no job may be one that its time cuts off.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ def synthesise_page(names: dict[str, Any]) -> None:
                 given = {k: names[k] for k in ("foundation",) if k in wanted}
                 value(names["app"], name, env=ENVIRONMENT, **given)
         names["app"].synth()
+        told = [
+            f"{child.node.path}: {entry.data}"
+            for child in names["app"].node.find_all()
+            for entry in child.node.metadata
+            if "cdk-blackwell:run-time" in str(entry.data)
+        ]
+        assert not told, f"who copies this page loses a run: {told}"
     finally:
         os.chdir(names["_before"])
         names["_folder"].cleanup()

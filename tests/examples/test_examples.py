@@ -36,6 +36,9 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Templ
                 # jsii's process has the environment it was started with: CDK_OUTDIR comes too late.
                 patch.setattr(aws_cdk, "App", partial(aws_cdk.App, outdir=str(folder)))
                 runpy.run_path(str(EXAMPLES / name / "app.py"), run_name="__main__")
+            told = "".join(path.read_text() for path in folder.glob("*.metadata.json"))
+            for warning in ("run-time", "file-system-size"):
+                assert f"cdk-blackwell:{warning}" not in told, f"who copies {name} loses a run"
             made[name] = {
                 path.name.removesuffix(".template.json"): json.loads(path.read_text())
                 for path in folder.glob("*.template.json")
