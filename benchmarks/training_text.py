@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "training_scripts"))
 import torch.distributed as dist
 
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.recipes import default_optimizer
 from cdk_blackwell.planning.run_spec import (
     Checkpoint,
     Data,
     Layout,
     Limits,
-    Optimizer,
     Recipe,
     RunSpec,
 )
@@ -104,6 +105,20 @@ def small_spec(
 ) -> RunSpec:
     """A run of a Llama-shaped model of half a million to a few million parameters, on one rank."""
     tokens = sequence_length * sequences
+    model = ModelShape(
+        name="benchmark",
+        vocab_size=VOCABULARY,
+        hidden_size=hidden_size,
+        intermediate_size=3 * hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden_size // 32,
+        num_key_value_heads=hidden_size // 64,
+        head_dim=32,
+        max_position_embeddings=sequence_length,
+        rope_theta=10_000.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+    )
     values: dict[str, Any] = {
         "precision": "bf16",
         "sequence_length": sequence_length,
@@ -113,36 +128,14 @@ def small_spec(
         "loss_chunks": 1,
         "compile": False,
         "seed": 1,
-        "optimizer": Optimizer(
-            peak_learning_rate=2e-3,
-            minimum_learning_rate_ratio=0.1,
-            warmup_steps=steps // 10,
-            beta1=0.9,
-            beta2=0.95,
-            epsilon=1e-8,
-            weight_decay=0.1,
-            gradient_clip_norm=1.0,
-        ),
+        "optimizer": replace(default_optimizer(model, train_steps=steps), peak_learning_rate=2e-3),
     }
     return RunSpec(
         schema_version=1,
         run_id="benchmark",
         job="benchmark",
         tier="small",
-        model=ModelShape(
-            name="benchmark",
-            vocab_size=VOCABULARY,
-            hidden_size=hidden_size,
-            intermediate_size=3 * hidden_size,
-            num_hidden_layers=layers,
-            num_attention_heads=hidden_size // 32,
-            num_key_value_heads=hidden_size // 64,
-            head_dim=32,
-            max_position_embeddings=sequence_length,
-            rope_theta=10_000.0,
-            rms_norm_eps=1e-5,
-            tie_word_embeddings=False,
-        ),
+        model=model,
         recipe=Recipe(**(values | dict(recipe))),
         layout=Layout(shard_gpus=1, replicas=1, context_parallel=1, tensor_parallel=1),
         data=Data(channel="dataset", manifest="manifest.json", validation_sequences=64),

@@ -23,13 +23,13 @@ from cdk_blackwell.lifecycle.handler.resource import physical_id
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.planning.contracts import PROGRESS_FILE, RunLocation, training_job_name
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.recipes import default_optimizer
 from cdk_blackwell.planning.records import Progress
 from cdk_blackwell.planning.run_spec import (
     Checkpoint,
     Data,
     Layout,
     Limits,
-    Optimizer,
     Recipe,
     RunSpec,
 )
@@ -91,16 +91,7 @@ RUN = RunSpec(
         loss_chunks=1,
         compile=True,
         seed=1,
-        optimizer=Optimizer(
-            peak_learning_rate=3e-4,
-            minimum_learning_rate_ratio=0.1,
-            warmup_steps=10,
-            beta1=0.9,
-            beta2=0.95,
-            epsilon=1e-8,
-            weight_decay=0.1,
-            gradient_clip_norm=1.0,
-        ),
+        optimizer=default_optimizer(MODEL, train_steps=200),
     ),
     layout=Layout(shard_gpus=8, replicas=1, context_parallel=1, tensor_parallel=1),
     data=Data(channel="dataset", manifest="manifest.json", validation_sequences=8),

@@ -15,21 +15,12 @@ import pytest
 from cdk_blackwell.planning.memory import GIB, MemoryEstimate
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.predictions import predict_memory
-from cdk_blackwell.planning.run_spec import Layout, Optimizer, Recipe
+from cdk_blackwell.planning.recipes import default_optimizer
+from cdk_blackwell.planning.run_spec import Layout, Recipe
 from trainer.oracle import Plan, measure
 
 LOWEST, HIGHEST = -0.004, 0.02
-OPTIMIZER = Optimizer(
-    peak_learning_rate=3e-4,
-    minimum_learning_rate_ratio=0.1,
-    warmup_steps=1,
-    beta1=0.9,
-    beta2=0.95,
-    epsilon=1e-8,
-    weight_decay=0.1,
-    gradient_clip_norm=1.0,
-    implementation="fused",
-)
+OPTIMIZER = default_optimizer(ModelShape.preset("llama-2-7b"), train_steps=10)
 ONE_SEQUENCE = Recipe(
     precision="bf16",
     sequence_length=4096,

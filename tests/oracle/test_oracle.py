@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.run_spec import Layout, Optimizer, plain
+from cdk_blackwell.planning.recipes import default_optimizer
+from cdk_blackwell.planning.run_spec import Layout, plain
 from trainer import oracle
 
 SHAPE = ModelShape(
@@ -44,19 +45,7 @@ def asked(**changes: Any) -> dict[str, Any]:
         "seed": 0,
         "batch_growth": [],
         "bf16_edge_blocks": 0,
-        "optimizer": asdict(
-            Optimizer(
-                peak_learning_rate=3e-4,
-                minimum_learning_rate_ratio=0.1,
-                warmup_steps=1,
-                beta1=0.9,
-                beta2=0.95,
-                epsilon=1e-8,
-                weight_decay=0.1,
-                gradient_clip_norm=1.0,
-                implementation="fused",
-            )
-        ),
+        "optimizer": asdict(default_optimizer(SHAPE, train_steps=10)),
     }
     layout = Layout(shard_gpus=2, replicas=1, context_parallel=1, tensor_parallel=1)
     model = {key: plain(value) for key, value in asdict(SHAPE).items()}

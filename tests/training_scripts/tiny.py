@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.recipes import default_optimizer
 from cdk_blackwell.planning.run_spec import (
     Checkpoint,
     Data,
     Layout,
     Limits,
-    Optimizer,
     Recipe,
     RunSpec,
 )
@@ -58,12 +58,13 @@ def tiny_spec(
 ) -> RunSpec:
     """A whole ``run.json``; every part can be changed."""
     tokens = GLOBAL_SEQUENCES * SEQUENCE_LENGTH
+    model = shape or tiny_shape()
     spec = RunSpec(
         schema_version=1,
         run_id="tiny",
         job="test",
         tier="small",
-        model=shape or tiny_shape(),
+        model=model,
         recipe=replace(
             Recipe(
                 precision="fp32",
@@ -74,15 +75,8 @@ def tiny_spec(
                 loss_chunks=2,
                 compile=False,
                 seed=7,
-                optimizer=Optimizer(
-                    peak_learning_rate=1e-2,
-                    minimum_learning_rate_ratio=0.1,
-                    warmup_steps=2,
-                    beta1=0.9,
-                    beta2=0.95,
-                    epsilon=1e-8,
-                    weight_decay=0.1,
-                    gradient_clip_norm=1.0,
+                optimizer=replace(
+                    default_optimizer(model, train_steps=20), peak_learning_rate=1e-2
                 ),
             ),
             **(recipe or {}),
