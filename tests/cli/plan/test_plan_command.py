@@ -260,13 +260,6 @@ def test_without_a_model_the_presets_are_listed() -> None:
     assert run("--json").stdout == ""
 
 
-def test_the_presets_are_listed_as_json_too() -> None:
-    rows = json.loads(invoke("--list-models", "--json").stdout)
-    assert [row["preset"] for row in rows] == list(PRESETS)
-    assert {row["tier"] for row in rows} == {"small", "mid", "large-sharded"}
-    assert all(row["parameters"] > 0 for row in rows)
-
-
 def test_the_list_of_models_has_every_preset_and_its_tier() -> None:
     shown = invoke("--list-models").stdout
     assert max(map(len, shown.splitlines())) <= 80
