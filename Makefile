@@ -46,9 +46,10 @@ demo: setup  ## Deploy into an embedded AWS and train on real text (about 6 minu
 test: setup $(TEST_STAMP)  ## Everything fast: style, types, tests
 	@$(say) "ruff" && ruff check . && ruff format --check .
 	@$(say) "mypy --strict" && mypy
-	@$(say) "pytest" && pytest
+	@$(say) "pytest" && pytest $(COVERAGE)
 
 .PHONY: test-all
+test-all: COVERAGE := --cov --cov-report=term
 test-all: test $(SDK_STAMP)  ## The slow and strict tests too, with the SageMaker SDK (run by CI)
 	@$(say) "slow tests" && pytest -m "slow and not long" --durations=15
 
