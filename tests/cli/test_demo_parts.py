@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from cdk_blackwell.cli.demo import settings, training
 from cdk_blackwell.cli.demo.command import check_writable
@@ -21,6 +22,7 @@ from cdk_blackwell.cli.demo.settings import DemoFolders, shrink
 from cdk_blackwell.cli.demo.summary import Summary
 from cdk_blackwell.cli.demo.training import Attempt
 from cdk_blackwell.cli.errors import CommandError
+from cdk_blackwell.cli.main import app
 from cdk_blackwell.planning.model_shape import ModelShape
 
 LLAMA = ModelShape.preset("llama-3.2-1b")
@@ -80,6 +82,21 @@ def test_the_summary_tells_the_fall_of_the_loss_and_the_resumption() -> None:
     assert summary.resumed_from_step == 20
     assert [attempt["resumed_from_step"] for attempt in summary.attempts] == [None, 20]
     assert summary.tokens_per_second == 1000.5
+
+
+def test_json_has_standard_output_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(self: Demo, *, port: int) -> None:
+        self.screen.line("a phase")
+        self.summary.resource_count = 64
+        self.summary.take_attempts([attempt_with(8.0, 6.0)])
+
+    monkeypatch.setattr(Demo, "run", short)
+    done = CliRunner().invoke(app, ["demo", "--json", "--directory", str(tmp_path / "demo")])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["resource_count"] == 64
+    assert "a phase" in done.stderr
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -391,25 +391,3 @@ def test_a_model_name_that_no_file_can_have_is_no_preset() -> None:
     done = invoke("--model", "x" * 5000)
     assert "is not a preset" in str(done.exception)
     assert len(str(done.exception)) < 1000
-
-
-@pytest.mark.parametrize("columns", ["0", "1", "40", "80", "500", "wide"])
-def test_the_screen_is_the_same_on_every_terminal(columns: str) -> None:
-    runner = CliRunner(env={"COLUMNS": columns})
-    words = ["plan", *MID, "--explain", "--details"]
-    assert runner.invoke(app, words).stdout == invoke(*words[1:]).stdout
-
-
-def test_a_full_disk_is_one_line() -> None:
-    program = "from cdk_blackwell.cli.entry import main; main()"
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", program, "plan", *MID],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            check=False,
-        )
-    assert "the output cannot be written: No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cdk_blackwell.cli.aws.options import AsJson
 from cdk_blackwell.cli.errors import CommandError
 
 
@@ -25,6 +26,7 @@ def demo(
     record: Annotated[
         Path | None, typer.Option(help="Save the screen as a picture (.svg).")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Deploy SmallModelJob into an embedded AWS and train it on real text, on CPUs.
 
@@ -51,7 +53,8 @@ def demo(
         raise CommandError(f"--model: {error}") from error
     if record is not None:
         check_writable(record)
-    screen = Screen(record=record is not None)
+    # JSON has standard output to itself.
+    screen = Screen(record=record is not None, stderr=as_json)
     screen.line(
         "[bold]cdk-blackwell demo[/]: SmallModelJob in an embedded AWS, trained on CPUs\n"
         f"[dim]no account, no network, nothing outside {directory}[/]"
@@ -76,6 +79,8 @@ def demo(
         f"{run.summary.tokens_per_second:,.0f} tokens/s on this CPU\n"
         f"[dim]{directory / 'summary.json'} has every number and request[/]"
     )
+    if as_json:
+        typer.echo(run.summary.to_json())
     if record is not None:
         screen.console.save_svg(str(record), title="make demo")
 

@@ -42,8 +42,10 @@ class Phase:
 class Screen:
     """The demo's output; remembers how long each phase took."""
 
-    def __init__(self, *, record: bool) -> None:
-        self.console = Console(record=record, width=WIDTH if record else None, highlight=False)
+    def __init__(self, *, record: bool, stderr: bool = False) -> None:
+        self.console = Console(
+            record=record, width=WIDTH if record else None, highlight=False, stderr=stderr
+        )
         # Apart from what is recorded, so that a picture shows results and not every frame.
         self._live = Console(stderr=True)
         self._plain = not self._live.is_terminal and not record

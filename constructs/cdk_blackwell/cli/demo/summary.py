@@ -70,11 +70,15 @@ class Summary:
         rates = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
         self.tokens_per_second = round(statistics.median(rates), 1) if rates else None
 
+    def to_json(self) -> str:
+        """The file's text."""
+        return json.dumps(asdict(self), indent=2)
+
     def write(self, path: Path) -> None:
         """Write the file whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        draft.write_text(f"{self.to_json()}\n")
         draft.replace(path)
 
 
