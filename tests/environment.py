@@ -7,6 +7,7 @@ moment, as soon as anything imports aws_cdk.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -31,6 +32,9 @@ os.environ.update(
 )
 os.environ.pop("AWS_PROFILE", None)
 os.environ.pop("AWS_ENDPOINT_URL", None)
+
+# A shell's background job ignores interrupts, and so would every child that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time: a property that fails does so for everybody, and on every run.
 settings.register_profile("repeatable", derandomize=True)
