@@ -22,6 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_NODE := $(CURDIR)/$(BIN)/node
 
 comma := ,
+WITH_COVERAGE := --cov --cov-report=term
 export NPM_CONFIG_UPDATE_NOTIFIER := false
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint requirements.txt
 # pip's talk as one line that is overwritten, on a terminal; nothing but errors in a log.
@@ -49,7 +50,7 @@ test: setup $(TEST_STAMP)  ## Everything fast: style, types, tests
 	@$(say) "pytest" && pytest $(COVERAGE)
 
 .PHONY: test-all
-test-all: COVERAGE := --cov --cov-report=term
+test-all: COVERAGE := $(WITH_COVERAGE)
 test-all: test $(SDK_STAMP)  ## The slow and strict tests too, with the SageMaker SDK (run by CI)
 	@$(say) "slow tests" && pytest -m "slow and not long" --durations=15
 
@@ -59,7 +60,7 @@ test-long: setup $(TEST_STAMP)  ## What takes many minutes more, before a releas
 
 .PHONY: coverage
 coverage: setup $(TEST_STAMP)  ## Which lines the fast tests run; takes half as long again as they do
-	@pytest --cov --cov-report=term
+	@pytest $(WITH_COVERAGE)
 
 # The tests that need neither a GPU's packages nor minutes; the extras that they and the product use.
 LOWEST_TESTS := tests/planning tests/jobs tests/infrastructure tests/stacks tests/compliance tests/cli

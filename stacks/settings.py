@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
 from cdk_blackwell.planning.contracts import Tier
+from cdk_blackwell.planning.json_text import is_there
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import GradientSync, Precision
 from cdk_blackwell.planning.storage_needs import StorageNeeds, storage_needs
@@ -119,7 +120,7 @@ class JobSettings:
         if self.model in ModelShape.preset_names():
             return ModelShape.preset(self.model)
         path = Path(self.model)
-        if not _exists(path):
+        if not is_there(path):
             raise SettingsError(
                 f"model {self.model!r} is neither a preset ({', '.join(ModelShape.preset_names())})"
                 " nor an existing config.json"
@@ -243,14 +244,6 @@ def _read_job(tier: Tier, context: Mapping[str, Any]) -> JobSettings:
             if _given(context, key):
                 values[item.name] = read_value(key, context[key], hints[item.name])
     return JobSettings(**values)
-
-
-def _exists(path: Path) -> bool:
-    """Whether a file system could hold it, too: a name may be too long, or no name at all."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _given(context: Mapping[str, Any], key: str) -> bool:

@@ -180,13 +180,7 @@ def test_a_long_history_asks_about_those_it_shows(
     world = deployment.world
     owner = world.owner()
     for number in range(30):
-        world.quiet.store.claim_first(
-            world.owner(),
-            run_id=f"r{number}",
-            job_name=world.name(f"r{number}"),
-            definition=owner.definition,
-            requester="x",
-        )
+        world.claim(f"r{number}", by="x")
         world.quiet.store.stop_run(owner.owner, f"r{number}")
         world.time.sleep(1)
     asked: list[str] = []

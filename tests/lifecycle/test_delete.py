@@ -188,14 +188,7 @@ def test_a_second_delete_goes_on_where_the_first_gave_up(world: World) -> None:
 def test_waits_for_a_launch_that_is_under_way(world: World) -> None:
     """The other invocation has its claim and will call CreateTrainingJob in a moment."""
     world.cloudformation("Create")
-    owner = world.owner()
-    world.quiet.store.claim_first(
-        owner,
-        run_id="a",
-        job_name=world.name("a"),
-        definition=owner.definition,
-        requester="another invocation",
-    )
+    world.claim(by="another invocation")
     request = render_request(definition(), stack_id=STACK, run_id="a", attempt=1)
     calls = 0
 
@@ -217,14 +210,7 @@ def test_a_claim_whose_launch_never_came_holds_the_delete_while_its_holder_can_l
     world: World,
 ) -> None:
     world.cloudformation("Create")
-    owner = world.owner()
-    world.quiet.store.claim_first(
-        owner,
-        run_id="a",
-        job_name=world.name("a"),
-        definition=owner.definition,
-        requester="a crashed invocation",
-    )
+    world.claim(by="a crashed invocation")
     begun = world.time.now()
     assert world.cloudformation("Delete")["Status"] == "SUCCESS"
     assert FUNCTION_TIMEOUT_SECONDS < world.time.now() - begun < FUNCTION_TIMEOUT_SECONDS + 120
@@ -235,13 +221,7 @@ def test_one_job_that_cannot_be_stopped_does_not_keep_the_others_alive(world: Wo
     second = render_request(definition(), stack_id=STACK, run_id="b", attempt=1)
     owner = world.owner()
     world.quiet.store.stop_run(owner.owner, "a")
-    world.quiet.store.claim_first(
-        world.owner(),
-        run_id="b",
-        job_name=world.name("b"),
-        definition=owner.definition,
-        requester="x",
-    )
+    world.claim("b", by="x")
     world.sagemaker.create_training_job(**second)
     world.gate.fail("stop_training_job", RuntimeError("broken"))
     assert world.cloudformation("Delete")["Status"] == "FAILED"

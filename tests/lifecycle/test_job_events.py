@@ -137,14 +137,7 @@ def test_of_a_job_whose_record_was_deleted_the_event_knows_the_end(running: Worl
 
 def test_an_event_does_not_end_a_claim_whose_launch_is_under_way(world: World) -> None:
     world.cloudformation("Create")
-    owner = world.owner()
-    world.quiet.store.claim_first(
-        owner,
-        run_id="a",
-        job_name=world.name("a"),
-        definition=owner.definition,
-        requester="another invocation",
-    )
+    world.claim(by="another invocation")
     world.deliver(
         world.job_event({"TrainingJobName": world.name("a"), "TrainingJobStatus": "Failed"})
     )
@@ -308,14 +301,7 @@ def test_the_sweep_stops_what_is_alive_although_its_run_is_stopped(running: Worl
 
 def test_the_sweep_leaves_a_young_claim_alone_and_launches_an_abandoned_one(world: World) -> None:
     world.cloudformation("Create")
-    owner = world.owner()
-    world.quiet.store.claim_first(
-        owner,
-        run_id="a",
-        job_name=world.name("a"),
-        definition=owner.definition,
-        requester="a crashed invocation",
-    )
+    world.claim(by="a crashed invocation")
     world.sweep()
     assert world.sagemaker.created == []
     world.time.sleep(CLAIM_GRACE_SECONDS)

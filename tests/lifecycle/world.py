@@ -294,6 +294,17 @@ class World:
         """The five-minute reconcile."""
         self.deliver({"id": self.new_id(), "source": "aws.events", "detail-type": EVENT_SCHEDULED})
 
+    def claim(self, run_id: str = "a", *, by: str) -> None:
+        """Another invocation's first claim, which nobody has brought to SageMaker yet."""
+        owner = self.owner()
+        self.quiet.store.claim_first(
+            owner,
+            run_id=run_id,
+            job_name=self.name(run_id),
+            definition=owner.definition,
+            requester=by,
+        )
+
     def ask(self, action: str, run_id: str | None = None, **more: Any) -> dict[str, Any]:
         """A direct invocation."""
         answer = self.deliver({"action": action, "run_id": run_id, **more})

@@ -8,11 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import launch
 from cdk_blackwell.planning.contracts import ENV_RANK_STATE_DIR
+from tests.training_scripts.imports import SCRIPTS, imported_of
 from trainer.rank_state import RankState, read_rank_states
-
-SCRIPTS = Path(launch.__file__).parent
 
 PROBE = """
 import os, signal, sys, types
@@ -76,11 +74,4 @@ def test_a_rank_that_is_killed_at_its_imports_has_left_an_account(tmp_path: Path
 
 
 def test_nothing_third_party_is_imported_before_the_account() -> None:
-    probe = (
-        "import sys, trainer.entry; bad = {'torch', 'numpy', 'boto3'} & set(sys.modules); "
-        "sys.exit(str(bad) if bad else 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", probe], cwd=SCRIPTS, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    assert imported_of({"torch", "numpy", "boto3"}, by="trainer.entry") == set()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aws_cdk import Annotations, CfnOutput, Stack
 
+from cdk_blackwell.compliance.quotas import LONGEST_RUN_SECONDS
 from cdk_blackwell.infrastructure.lustre import shortfall
 from cdk_blackwell.jobs.checks import shared_warnings
 from cdk_blackwell.jobs.cost_guard import MAX_RUNTIME_SECONDS
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 _SPEED_BAR: Final = 0.2
 """How far predicted speeds lie from published runs (docs/planning.md)."""
-_QUOTA_HOURS: Final = 120
-"""Longest run time of a training job that an account begins with: Service Quotas, 432,000 s."""
 
 
 def annotate(job: TrainingJob, *, encrypt_between_instances: bool) -> None:
@@ -54,13 +53,13 @@ def _run_time_warnings(job: TrainingJob) -> list[str]:
     hours, allowed = job.plan.cost.total_hours, job.cost.runtime_seconds / 3600
     if hours <= allowed:
         return []
-    most = MAX_RUNTIME_SECONDS / 3600
+    most, quota = MAX_RUNTIME_SECONDS / 3600, LONGEST_RUN_SECONDS / 3600
     wanted = math.ceil(hours * (1 + _SPEED_BAR))
     longer = f"max_runtime of {wanted:,} hours, " if wanted <= most else ""
     return [
         f"{job.plan.train_tokens:,} tokens are predicted to take {hours:,.1f} hours, and "
         f"max_runtime ends the run after {allowed:,.1f}: give {longer}fewer train_tokens or more "
-        f"instances (SageMaker allows at most {most:,.0f} hours, and {_QUOTA_HOURS} until the "
+        f"instances (SageMaker allows at most {most:,.0f} hours, and {quota:.0f} until the "
         "account's quota is raised)"
     ]
 

@@ -26,6 +26,14 @@ def read_json(path: Path, *, what: str) -> Any:
     return parse_json(text, what=what)
 
 
+def is_there(path: Path) -> bool:
+    """Whether the path exists; not so for a name that no file can have."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def parse_json(text: str, *, what: str) -> Any:
     """The value in a text; ValueError where there is none, also for absurd depths and numbers."""
     try:

@@ -33,7 +33,7 @@ def fetch_checkpoint(
                 "outside of it: somebody else wrote into the bucket"
             )
     target.mkdir(parents=True, exist_ok=True)
-    _require_room(target, sum(_missing(target, marker).values()))
+    _require_room(target, _missing_bytes(target, marker))
     for number, (name, record) in enumerate(sorted(marker.files.items()), 1):
         path = target / name
         if path.is_file() and sha256(path) == record.sha256:
@@ -50,14 +50,13 @@ def fetch_checkpoint(
     return target
 
 
-def _missing(target: Path, marker: CompleteMarker) -> dict[str, int]:
-    """Bytes of every file that is not there in full."""
-    sizes = {name: record.bytes for name, record in marker.files.items()}
-    return {
-        name: size
-        for name, size in sizes.items()
-        if not (target / name).is_file() or (target / name).stat().st_size != size
-    }
+def _missing_bytes(target: Path, marker: CompleteMarker) -> int:
+    """Of all files that are not there in full."""
+    return sum(
+        record.bytes
+        for name, record in marker.files.items()
+        if not (target / name).is_file() or (target / name).stat().st_size != record.bytes
+    )
 
 
 def _require_room(folder: Path, wanted: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cdk_blackwell.cli.errors import CommandError
 from cdk_blackwell.cli.plan.options import PlanOptions
-from cdk_blackwell.planning.json_text import read_json
+from cdk_blackwell.planning.json_text import is_there, read_json
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import LayoutOverrides, RecipeOverrides
 from cdk_blackwell.planning.trial import TrialReport
@@ -27,7 +27,7 @@ def find_model(name: str) -> tuple[ModelShape, tuple[str, ...]]:
         raise CommandError(f"--model is empty; {HOW_TO_NAME_A_MODEL}")
     path = Path(name)
     try:
-        if path.suffix == ".json" or _exists(path):
+        if path.suffix == ".json" or is_there(path):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 shape = ModelShape.from_hugging_face_config(
@@ -37,13 +37,6 @@ def find_model(name: str) -> tuple[ModelShape, tuple[str, ...]]:
         return ModelShape.preset(name), ()
     except ValueError as error:
         raise CommandError(f"--model: {error}") from error
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that no file can have
-        return False
 
 
 def planner_arguments(options: PlanOptions, model: ModelShape) -> dict[str, Any]:

@@ -35,16 +35,15 @@ def print_models(console: Console) -> None:
     for title in ("parameters", "layers", "hidden", "heads", "context"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("tier", no_wrap=True)
-    for name, preset in PRESETS.items():
-        shape = preset.shape
+    for row in model_rows():
         table.add_row(
-            name,
-            f"{shape.parameter_count / 1e9:.2f}B",
-            str(shape.num_hidden_layers),
-            f"{shape.hidden_size:,}",
-            f"{shape.num_attention_heads}/{shape.num_key_value_heads}",
-            f"{shape.max_position_embeddings:,}",
-            tier_for(shape.parameter_count).tier,
+            row["preset"],
+            f"{row['parameters'] / 1e9:.2f}B",
+            str(row["layers"]),
+            f"{row['hidden_size']:,}",
+            f"{row['attention_heads']}/{row['key_value_heads']}",
+            f"{row['context']:,}",
+            row["tier"],
         )
     console.print(table)
     console.print(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cdk_blackwell.compliance.quotas import LONGEST_RUN_SECONDS
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.rule import Finding, Rule
 from cdk_blackwell.compliance.templates import Templates
-
-DEFAULT_QUOTA_SECONDS = 5 * 86_400
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -18,7 +17,7 @@ def check(templates: Templates) -> Iterator[Finding]:
         where = f"{request.where}/StoppingCondition"
         if limit is None:
             found = "StoppingCondition has no MaxRuntimeInSeconds"
-        elif isinstance(limit, int) and limit > DEFAULT_QUOTA_SECONDS:
+        elif isinstance(limit, int) and limit > LONGEST_RUN_SECONDS:
             found = (
                 f"MaxRuntimeInSeconds is {limit}, beyond the quota of 5 days accounts begin with"
             )

@@ -125,9 +125,7 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
         "buy another, then launch a new run.",
     ),
     "capacity": Consequence(
-        action="resubmit",
-        state="failed",
-        text="There was no capacity for the job.",
+        action="resubmit", state="failed", text="There was no capacity for the job."
     ),
     "internal": Consequence(
         action="resubmit", state="failed", text="SageMaker had an internal error."
