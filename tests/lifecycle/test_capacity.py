@@ -77,6 +77,20 @@ def test_capacity_that_does_not_come_in_the_longest_pending_time_ends_the_run(
     assert running.sagemaker.alive() == []
 
 
+def test_attempts_without_capacity_leave_those_meant_for_failures(world: World) -> None:
+    world.cloudformation("Create", run_id="a", job=definition(maximum_attempts=2))
+    for attempt in (1, 2, 3):
+        world.fails(world.name("a", attempt), NONE_LEFT, trained=False)
+        sweep_for(world, pause_seconds(["capacity"] * attempt))
+    world.fails(world.name("a", 4), "InternalServerError")
+    assert "as attempt 5 and" in world.sns.messages[-1]["Message"]
+    assert world.sagemaker.alive() == [world.name("a", 5)]
+    world.fails(world.name("a", 5), "InternalServerError", trained=False)
+    assert "All 2 attempts are used" in world.sns.messages[-1]["Message"]
+    assert world.run_state("a") == "failed"
+    assert world.sagemaker.alive() == []
+
+
 @pytest.mark.parametrize("how", ["stop", "delete"])
 def test_a_pause_ends_at_once_when_the_run_does(running: World, how: str) -> None:
     running.fails(running.name("a"), NONE_LEFT, trained=False)

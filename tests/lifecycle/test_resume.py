@@ -17,8 +17,16 @@ from cdk_blackwell.lifecycle.handler.resume import (
 from cdk_blackwell.planning.contracts import FAILURE_CLASSES, NO_SMALLER_BATCH, Failure
 
 
-def seen(status: str, secondary: str = "", reason: str = "") -> Observation:
-    return Observation(job_name="job", status=status, secondary=secondary or status, reason=reason)
+def seen(
+    status: str, secondary: str = "", reason: str = "", *, trained: bool = True
+) -> Observation:
+    return Observation(
+        job_name="job",
+        status=status,
+        secondary=secondary or status,
+        reason=reason,
+        trained=trained,
+    )
 
 
 def after(
@@ -30,6 +38,7 @@ def after(
     steps: tuple[int, ...] = (100,),
     affordable_seconds: float = 86_400,
     causes: tuple[Cause, ...] = (),
+    uncounted: int = 0,
     trial: bool = False,
 ) -> Decision:
     return decide(
@@ -40,6 +49,7 @@ def after(
         steps=steps,
         affordable_seconds=affordable_seconds,
         causes=causes,
+        uncounted=uncounted,
         trial=trial,
     )
 
@@ -133,6 +143,25 @@ def test_a_used_up_run_time_is_not_called_a_limit_on_cost() -> None:
 )
 def test_a_resubmission_says_where_it_begins(steps: tuple[int, ...], words: str) -> None:
     assert words in after(seen("Failed", reason="CapacityError"), steps=steps).text
+
+
+@pytest.mark.parametrize(
+    ("reason", "trained", "attempt", "uncounted", "action"),
+    [
+        ("CapacityError", False, 3, 0, "resubmit"),
+        ("CapacityError", True, 3, 0, "stop"),
+        ("InternalServerError", False, 3, 0, "stop"),
+        ("InternalServerError", True, 5, 3, "resubmit"),
+        ("InternalServerError", True, 5, 2, "stop"),
+        ("CapacityError", False, 9, 7, "resubmit"),
+    ],
+)
+def test_only_attempts_that_got_instances_are_counted(
+    reason: str, trained: bool, attempt: int, uncounted: int, action: str
+) -> None:
+    what = seen("Failed", reason=reason, trained=trained)
+    decision = after(what, attempt=attempt, maximum_attempts=3, steps=(), uncounted=uncounted)
+    assert decision.action == action
 
 
 def test_an_unreadable_definition_ends_what_would_be_resubmitted_and_nothing_else() -> None:

@@ -28,8 +28,9 @@ LIMIT_SECONDS = 90.0
 class Scripted:
     """Both command lines bound to one embedded AWS."""
 
-    def __init__(self, aws: LocalAws, folder: Path) -> None:
+    def __init__(self, aws: LocalAws, folder: Path, *, app: Path = APP) -> None:
         self.aws = aws
+        self._app = app
         self._folder = folder
         self.environment = {
             **aws.environment(),
@@ -72,7 +73,7 @@ class Scripted:
         """Python alone: the command line would start the app the same way."""
         assembly = self._folder / f"assembly-{len(self._assemblies())}"
         status, output = self._run(
-            [sys.executable, str(APP)], {**edits, "CDK_OUTDIR": str(assembly)}
+            [sys.executable, str(self._app)], {**edits, "CDK_OUTDIR": str(assembly)}
         )
         assert status == 0, output
         return assembly

@@ -97,7 +97,8 @@ class TrainingJob(ExtensionPoints, JobUse):
     :param instance_count: instances of 8 GPUs. Default: the fewest that the plan needs.
     :param capacity: where instances come from. Default: on demand, waiting up to 12 hours.
     :param max_runtime: longest time of one attempt. Default: 1 day, where no ceiling is needed.
-    :param max_attempts: how often the controller may launch one run. Default: 3.
+    :param max_attempts: how often a run may get instances; waiting for them has ``capacity``'s
+        limit. Default: 3.
     :param hourly_price_usd: what one instance costs per hour in your region.
     :param max_cost_usd: refuse when all attempts together can cost more. Required, with a price and
         ``max_runtime``, unless waived; a training plan's ``fee_usd`` is held against it.

@@ -86,7 +86,8 @@ Whatever the table says, there is no next attempt when
 
 * the last {MAXIMUM_USELESS_ATTEMPTS} attempts that reached training left no new complete
   checkpoint,
-* `max_attempts` are used, or the run is a trial, which has one attempt,
+* `max_attempts` are used (those that got no instances do not count), or the run is a trial, which
+  has one attempt,
 * a GPU ran out of memory for the second time,
 * attempts in a row got no capacity for longer than `MaxPendingTimeInSeconds` (or
   {PENDING_SECONDS / 3600:g} hours, where the request has none), or

@@ -56,7 +56,8 @@ class TrialReport:
     schema_version: int
     model: ModelShape
     gpus: int
-    """Ranks the trial ran on."""
+    """That the candidates are laid out for. The trial ran on as many, or, without GPUs, on the CPU
+    ranks that there were."""
     complete: bool
     """Whether every candidate that was planned has been tried; the report is written after each."""
     candidates: tuple[TrialCandidate, ...]

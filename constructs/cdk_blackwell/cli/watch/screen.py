@@ -8,6 +8,7 @@ from rich.table import Table
 
 from cdk_blackwell.cli.checkpoints.screen import age
 from cdk_blackwell.cli.watch.frame import Frame
+from cdk_blackwell.lifecycle.handler.records import ordinal
 
 WIDTH = 80
 
@@ -24,9 +25,10 @@ def panel(frame: Frame) -> Panel:
 
 
 def _rows(frame: Frame) -> list[tuple[str, str]]:
-    most = f" of {frame.maximum_attempts}" if frame.maximum_attempts else ""
+    most = frame.maximum_attempts
+    attempt = ordinal(frame.attempt, most) if most else f"{frame.attempt}"
     return [
-        ("Attempt", f"{frame.attempt}{most}, {frame.job_name}"),
+        ("Attempt", f"{attempt}, {frame.job_name}"),
         ("Phase", f"{frame.phase}{f', {frame.last_event}' if frame.last_event else ''}"),
         ("Step", _step(frame)),
         ("Loss", _number(frame, "loss", ".4f")),

@@ -13,7 +13,7 @@ from cdk_blackwell.lifecycle.handler.errors import LaunchRefused, LaunchUnknown
 from cdk_blackwell.lifecycle.handler.launch import preflight, start_run
 from cdk_blackwell.lifecycle.handler.messages import tell_unlaunched, unreadable
 from cdk_blackwell.lifecycle.handler.overrides import override
-from cdk_blackwell.lifecycle.handler.records import Owner
+from cdk_blackwell.lifecycle.handler.records import Owner, ordinal
 from cdk_blackwell.lifecycle.handler.schedule import KEY_ID, KEY_NAME, KEY_TIME, run_id_of
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.stopping import stop_attempts
@@ -197,7 +197,7 @@ def _status(services: Services, owner: Owner, run_id: str) -> ControllerAnswer:
         cost = cost_of(definition)
         step = services.storage.last_complete_step(definition, run_id)
         words = [
-            f"attempt {newest.attempt} of {definition.maximum_attempts}",
+            f"attempt {ordinal(newest.attempt, definition.maximum_attempts)}",
             f"newest complete checkpoint: step {step}",
         ]
     if seen is not None:

@@ -22,7 +22,7 @@ from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused,
 from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
-from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState
+from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState, ordinal
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.training_plan import plan_arn, seconds_left
@@ -301,7 +301,7 @@ def _text(definition: JobDefinition, attempt: Attempt, alive: bool) -> str:
         "instances, by the price given in the stack."
     )
     return (
-        f"SageMaker accepted attempt {attempt.attempt} of {definition.maximum_attempts} on "
+        f"SageMaker accepted attempt {ordinal(attempt.attempt, definition.maximum_attempts)} on "
         f"{definition.instance_count} instance(s).{cost} To stop it, invoke the controller with "
         f'{{"action": "stop", "run_id": "{attempt.run_id}"}}.'
     )

@@ -10,7 +10,7 @@ from typing import Any
 from cdk_blackwell.lifecycle.handler.budget import spent_usd, worst_billed_seconds
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.happenings import DETAIL, Happening
-from cdk_blackwell.lifecycle.handler.records import Attempt
+from cdk_blackwell.lifecycle.handler.records import Attempt, ordinal
 from cdk_blackwell.lifecycle.handler.request import run_location
 from cdk_blackwell.lifecycle.handler.services import Services
 
@@ -51,7 +51,7 @@ def tell(
         spent = _spent(definition, ended)
         files = run_location(definition, attempt.run_id).uri
         detail |= {"spent_usd": spent, "max_cost_usd": definition.max_cost_usd, "files": files}
-        facts["attempt"] = f"{attempt.attempt} of {definition.maximum_attempts}"
+        facts["attempt"] = ordinal(attempt.attempt, definition.maximum_attempts)
         if last is not None:
             facts["newest complete checkpoint"] = f"step {last.last_complete_step}"
         facts["spent on the run"] = _money(definition, spent)

@@ -149,3 +149,8 @@ class Attempt:
     def settled(self) -> bool:
         """Whether nothing is left to do about it."""
         return self.state == "ended" and self.done
+
+
+def ordinal(attempt: int, maximum: int) -> str:
+    """``2 of 3``; beyond ``max_attempts``, since those without instances do not count, ``4``."""
+    return f"{attempt} of {maximum}" if attempt <= maximum else f"{attempt}"

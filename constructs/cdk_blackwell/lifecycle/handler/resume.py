@@ -14,7 +14,7 @@ from typing import Final
 from cdk_blackwell.lifecycle.handler.budget import MINIMUM_ATTEMPT_SECONDS
 from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES, RULES
-from cdk_blackwell.lifecycle.handler.records import Action, Cause, RunState
+from cdk_blackwell.lifecycle.handler.records import Action, Cause, RunState, ordinal
 from cdk_blackwell.planning.contracts import Failure
 
 
@@ -76,6 +76,14 @@ def capacity_row(causes: Sequence[Cause]) -> int:
     return len(causes) - 1 - others[-1] if others else len(causes)
 
 
+def counts(cause: Cause, *, trained: bool) -> bool:
+    """Whether an attempt is one of ``max_attempts``: not if it got no instances, and cost nothing.
+
+    Waiting for capacity has a limit of its own, the longest pending time.
+    """
+    return trained or cause != "capacity"
+
+
 def decide(
     seen: Observation,
     *,
@@ -85,6 +93,7 @@ def decide(
     steps: Sequence[int],
     affordable_seconds: float,
     causes: Sequence[Cause] = (),
+    uncounted: int = 0,
     without_capacity_seconds: float = 0.0,
     longest_delay_seconds: float = float("inf"),
     trial: bool = False,
@@ -93,11 +102,12 @@ def decide(
 
     ``wanted``: whether the run should still be running; ``steps``: as for `useless_attempts`, this
     attempt last if it reached training; ``affordable_seconds``: run time that the money left pays
-    for; ``causes``: why the earlier attempts ended; ``without_capacity_seconds``: since when
-    attempts in a row got none, of at most ``longest_delay_seconds``; ``trial``: a trial has one
-    attempt.
+    for; ``causes``: why the earlier attempts ended; ``uncounted``: how many of them never reached
+    an instance, for which time is the limit: ``without_capacity_seconds``, since when attempts in a
+    row got no capacity, of at most ``longest_delay_seconds``; ``trial``: a trial has one attempt.
     """
     cause = _cause(seen, wanted)
+    used = attempt - uncounted - (not counts(cause, trained=seen.trained))
     consequence = CONSEQUENCES[cause]
     action, text = consequence.action, consequence.text
     if action == "resubmit":
@@ -125,7 +135,7 @@ def decide(
         elif trial:
             action = "stop"
             text += " A trial has one attempt, so it is not resubmitted. Start another trial."
-        elif attempt >= maximum_attempts:
+        elif used >= maximum_attempts:
             action = "stop"
             text += (
                 f" All {maximum_attempts} attempts are used, so it is not resubmitted. Raise "
@@ -141,8 +151,9 @@ def decide(
         else:
             pause = pause_seconds([*causes, cause])
             after = f" after {pause / 60:.0f} minutes" if pause else ""
+            following = ordinal(attempt + 1, maximum_attempts)
             text += (
-                f" It is resubmitted{after} as attempt {attempt + 1} of {maximum_attempts} and "
+                f" It is resubmitted{after} as attempt {following} and "
                 f"{_beginning(max(steps, default=0))}."
             )
     return Decision(cause=cause, action=action, state=consequence.state, text=text)

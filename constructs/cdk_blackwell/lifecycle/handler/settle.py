@@ -22,6 +22,7 @@ from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt, Cause, Claim, Owner, Run, RunState
 from cdk_blackwell.lifecycle.handler.resume import (
     capacity_row,
+    counts,
     decide,
     decide_unreadable,
     pause_seconds,
@@ -83,6 +84,7 @@ def _record(
                 [*billed_before(services, definition, attempt), billed(definition, seen)],
             ),
             causes=[other.cause for other in before],
+            uncounted=sum(not counts(other.cause, trained=other.trained) for other in before),
             without_capacity_seconds=_without_capacity_seconds(services, [*before, attempt]),
             longest_delay_seconds=longest_delay_seconds(definition),
             trial=is_trial(definition),
