@@ -262,6 +262,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ModelShape.from_hugging_face_config(tmp_path / "config.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("llama-3.1-70b", "its name says 70B; the largest tier is 30B-64B"),
+        ("Qwen/Qwen2.5-72B-Instruct", "its name says 72B"),
+        ("llama-3.1-405b", "its name says 405B"),
+        ("qwen3-30b-a3b", "mixture of experts"),
+        ("mixtral-8x7b", "mixture of experts"),
+        ("llama-3.1-9b", "did you mean llama-3.1-8b"),
+        ("olmo-2-64b", "did you mean olmo-2"),
+    ],
+)
+def test_a_model_that_is_no_preset_is_not_taken_for_a_far_smaller_one(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=f"not a preset .*{hint}"):
+        ModelShape.preset(name)
+
+
 def test_an_unknown_preset_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"llama-3\.2-1b"):
         ModelShape.preset("gpt-5")

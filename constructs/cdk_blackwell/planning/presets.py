@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from cdk_blackwell.planning.model_shape import ModelShape, RopeScaling
+from cdk_blackwell.planning.tiers import LARGE_SHARDED
 
 
 class Preset(NamedTuple):
@@ -218,9 +219,8 @@ def find_preset(name: str) -> ModelShape:
     """See ``ModelShape.preset``."""
     found = _by_spelling().get(_spelling(name))
     if found is None:
-        close = difflib.get_close_matches(name.lower(), PRESETS, n=3)
         raise ValueError(
-            f"model {name[:60]!r} is not a preset{_did_you_mean(close)}; known are "
+            f"model {name[:60]!r} is not a preset{_hint(name)}; known are "
             f"{', '.join(PRESETS)}; any other dense decoder of the llama, mistral, qwen2, qwen3 or "
             "olmo2 family can be given by its Hugging Face config.json"
         )
@@ -238,5 +238,13 @@ def _spelling(name: str) -> str:
     return re.sub("[^a-z0-9]", "", name.lower().rpartition("/")[2])
 
 
-def _did_you_mean(close: list[str]) -> str:
+def _hint(name: str) -> str:
+    """What its name says against it, or else what is spelt nearly so; empty where nothing does."""
+    low = name.lower()
+    if re.search(r"\db-a\d+b|\d+x\d+b", low):
+        return " (its name is that of a mixture of experts; dense decoders are planned)"
+    size = re.search(r"(?<![\w.])(\d{1,6}(?:\.\d+)?)b(?![a-z0-9])", low)
+    if size and float(size[1]) * 1e9 > LARGE_SHARDED.up_to_parameters:
+        return f" (its name says {size[1]}B; the largest tier is {LARGE_SHARDED.sizes})"
+    close = difflib.get_close_matches(low, PRESETS, n=3)
     return f" (did you mean {' or '.join(close)}?)" if close else ""

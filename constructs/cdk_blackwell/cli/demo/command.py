@@ -77,7 +77,8 @@ def demo(
         f"[bold green]Done[/] in {sum(screen.seconds.values()):.0f} s: "
         f"{run.summary.resource_count} resources, {run.summary.steps} steps, "
         f"{run.summary.tokens_per_second:,.0f} tokens/s on this CPU\n"
-        f"[dim]{directory / 'summary.json'} has every number and request[/]"
+        f"[dim]{directory / 'summary.json'} has every number and request[/]\n"
+        "[dim]next: docs/tutorial.md, or .venv/bin/cdk-blackwell plan --model llama-3.1-8b[/]"
     )
     if as_json:
         typer.echo(run.summary.to_json())
