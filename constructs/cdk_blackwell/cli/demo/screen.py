@@ -15,6 +15,8 @@ PLAIN_INTERVAL_SECONDS = 15.0
 """Without a terminal, detail is printed at most this often."""
 
 WIDTH = 80
+SPINNER = 4
+"""Columns of the spinner and the spaces beside a phase's title."""
 
 
 @dataclass
@@ -33,7 +35,8 @@ class Phase:
     def detail(self, text: str) -> None:
         """Show what is going on now."""
         if self._status is not None:
-            self._status.update(f"{escape(self.title)} [dim]{escape(text[: WIDTH - 12])}[/]")
+            room = max(0, WIDTH - len(self.title) - SPINNER)
+            self._status.update(f"{escape(self.title)} [dim]{escape(text[:room])}[/]")
         elif self._console is not None and time.monotonic() - self._last > PLAIN_INTERVAL_SECONDS:
             self._last = time.monotonic()
             self._console.print(f"  … {escape(text)}", highlight=False)
