@@ -99,6 +99,15 @@ def test_a_marker_without_metadata_cannot_be_used(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("step", [2, 4, 0, -3])
+def test_a_marker_of_another_step_is_damage(step: int, tmp_path: Path) -> None:
+    """Weights of one step counted as another's would repeat or omit what lies between."""
+    path = folder(tmp_path, 3)
+    assert find_checkpoint_damage(path, replace(marker(path), step=step)) == (
+        f"COMPLETE.json is of step {step}"
+    )
+
+
 def test_pruning_spares_the_newest_complete_and_all_newer(tmp_path: Path) -> None:
     states = {5: False, 4: True, 3: False, 2: True, 1: True}
     folders = [folder(tmp_path, step, complete=done) for step, done in states.items()]

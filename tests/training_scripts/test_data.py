@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,14 @@ def test_a_missing_manifest_says_how_to_make_one(tmp_path: Path) -> None:
         ({"extra": 1}, "'extra'"),
         ({"schema_version": 2}, "schema_version 1"),
         ({"splits": {}}, "'train'"),
+        ({"dtype": ["uint16"]}, "dtype is ['uint16']; allowed are"),
+        ({"dtype": {}}, "dtype is {}; allowed are"),
+        ({"splits": {"train": None}}, "splits.train must be a list of shards, got None"),
+        ({"splits": {"train": [], "validation": 5}}, "splits.validation must be a list of shards"),
+        (
+            {"splits": {"train": [{"file": "\0", "tokens": 1, "sha256": ""}]}},
+            "plain file name",
+        ),
         (
             {"splits": {"train": [{"file": "../x", "tokens": 1, "sha256": ""}]}},
             "plain file name",
@@ -181,7 +190,14 @@ def test_a_wrong_manifest_is_refused_by_name(
     write_dataset(tmp_path)
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Manifest.read(path)
+
+
+def test_a_manifest_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text("[" * 200_000)
+    with pytest.raises(ValueError, match="nested too deep"):
         Manifest.read(path)
 
 

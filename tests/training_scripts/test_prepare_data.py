@@ -118,6 +118,8 @@ def test_files_that_are_not_text_are_left_out_and_counted(
         (["--vocab-size", "100"], "--vocab-size is 100; allowed are 257"),
         (["--validation-fraction", "1"], "--validation-fraction is 1.0; allowed are 0 to below 1"),
         (["--workers", "0"], "--workers is 0; 1 or more is needed"),
+        (["--include", "/x"], "--include '/x' is no pattern of file names below a folder"),
+        (["--include", "a**b"], "--include 'a**b' is no pattern of file names below a folder"),
     ],
 )
 def test_mistakes_get_one_line_and_leave_nothing(
@@ -311,6 +313,26 @@ def test_the_vocabulary_reaches_to_the_largest_id(sources: Path, tmp_path: Path)
         load_vocabulary(path, end_of_text="<nope>")
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_tokenizer_without_its_unknown_token_is_refused_in_one_line(
+    workers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = {"type": "WordLevel", "vocab": {"<|endoftext|>": 0}, "unk_token": "[UNK]"}
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    (tmp_path / "a.txt").write_text("words that it does not know")
+    status = prepare_data.main(
+        [
+            *("--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "out")),
+            *("--tokenizer", str(tokenizer), "--workers", workers),
+        ]
+    )
+    assert status == 2
+    error = capsys.readouterr().err
+    assert "the tokenizer cannot encode a document: WordLevel error" in error
+    assert len(error.splitlines()) == 1
+
+
 def test_text_that_quotes_the_end_of_text_does_not_end_there(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_text("before <|endoftext|> after")
@@ -331,6 +353,7 @@ def test_text_that_quotes_the_end_of_text_does_not_end_there(tmp_path: Path) -> 
         ('{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ('{"text": "a"}\n\n{"body": "b"}\n', "line 3 has no field 'text' (it has: body)"),
         ('{"text": ["a"]}\n', "a document is list, not text"),
+        ('{"text": "a"}\n' + "[" * 200_000 + "\n", "line 2 is not JSON"),
         ("3\n", "line 1 has no field 'text' (it has: no object)"),
     ],
 )

@@ -47,7 +47,7 @@ def find_files(inputs: Iterable[Path], include: str) -> list[Path]:
         if path.is_file():
             found[path] = None
         elif path.is_dir():
-            for file in sorted(path.rglob(include)):
+            for file in _matching(path, include):
                 hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
                 if file.is_file() and not hidden:
                     found[file] = None
@@ -58,6 +58,16 @@ def find_files(inputs: Iterable[Path], include: str) -> list[Path]:
             f"no file matches --include {include!r} below {', '.join(map(str, inputs))}"
         )
     return list(found)
+
+
+def _matching(folder: Path, include: str) -> list[Path]:
+    try:
+        return sorted(folder.rglob(include))
+    except (ValueError, NotImplementedError) as error:
+        raise InputError(
+            f"--include {include!r} is no pattern of file names below a folder ({error}); give one "
+            "like '*.jsonl' or 'part-*/*.txt'"
+        ) from error
 
 
 def find_units(files: Iterable[Path], wanted: Format | None) -> list[Unit]:
@@ -130,7 +140,7 @@ def _read_lines(unit: Unit, field: str) -> Iterator[Any]:
                 continue
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 where = f"{unit.path}, line {_line_number(unit.path, start)}"
                 raise InputError(f"{where} is not JSON: {error}") from error
             if not isinstance(record, dict) or field not in record:

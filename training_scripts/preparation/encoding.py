@@ -97,9 +97,12 @@ class _Worker:
 
     def _texts(self, found: list[Any]) -> list[Document]:
         texts = [document for document in found if is_text(document)]
-        encodings = self._tokenizer.encode_batch_fast(
-            texts, add_special_tokens=self._encoder.add_special_tokens
-        )
+        try:
+            encodings = self._tokenizer.encode_batch_fast(
+                texts, add_special_tokens=self._encoder.add_special_tokens
+            )
+        except Exception as error:  # tokenizers raises bare Exception for everything
+            raise _unusable(error) from error
         end = self._encoder.vocabulary.end_of_text_id
         return [
             Document(
@@ -117,7 +120,10 @@ class _Worker:
             if not messages:
                 continue
             rendered = self._encoder.chat.render(messages)
-            encoding = self._tokenizer.encode(rendered.text, add_special_tokens=False)
+            try:
+                encoding = self._tokenizer.encode(rendered.text, add_special_tokens=False)
+            except Exception as error:  # as above
+                raise _unusable(error) from error
             mask = np.array([rendered.counts(*o) for o in encoding.offsets], dtype=np.uint8)
             if not mask.any():
                 continue
@@ -130,6 +136,13 @@ class _Worker:
                 )
             )
         return documents
+
+
+def _unusable(error: Exception) -> InputError:
+    return InputError(
+        f"the tokenizer cannot encode a document: {error}; give a --tokenizer that knows every "
+        "text, such as a byte-level one, or one whose unknown token is in its vocabulary"
+    )
 
 
 def is_text(document: Any) -> bool:

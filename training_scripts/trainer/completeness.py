@@ -60,6 +60,9 @@ def find_checkpoint_damage(
     """Check all sizes and this rank's part of the checksums; the first problem or None."""
     listed = [(name, marker.files[name]) for name in sorted(marker.files)]
     state = [(name, record) for name, record in listed if writing_rank(name) is not None]
+    if parse_step_folder(folder.name) != marker.step:
+        # Its numbers would be trained on as those of another step, which repeats or omits work.
+        return f"{COMPLETE_FILE} is of step {marker.step}"
     if METADATA_FILE not in marker.files:
         return f"{METADATA_FILE} is not listed"
     for number, (name, record) in enumerate(state):

@@ -107,7 +107,7 @@ class Manifest:
         Its subclass IncompleteManifestError says that the file may still be on its way.
         """
         try:
-            value = json.loads(path.read_text())
+            value = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise IncompleteManifestError(
                 f"{path} does not exist: the dataset is missing or still incomplete; "
@@ -115,6 +115,8 @@ class Manifest:
             ) from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise IncompleteManifestError(f"{path} cannot be read: {error}") from error
+        except RecursionError as error:
+            raise ValueError(f"{path} is no dataset manifest: it is nested too deep") from error
         if isinstance(value, Mapping) and "mixture" in value:
             return _read_mixture(value, path)
         return cls.from_dict(value, str(path))
@@ -133,11 +135,14 @@ class Manifest:
                 f"{where} must have exactly {', '.join(sorted(allowed))}; see {odd[0]!r}"
             )
         dtype = value["dtype"]
-        if dtype not in ITEM_BYTES:
+        if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
             raise ValueError(f"{where}: dtype is {dtype!r}; allowed are {', '.join(ITEM_BYTES)}")
         splits = value["splits"]
         if not isinstance(splits, Mapping) or SPLIT_TRAIN not in splits:
             raise ValueError(f"{where}: splits must be an object with at least {SPLIT_TRAIN!r}")
+        for name, shards in splits.items():
+            if not isinstance(shards, list):
+                raise ValueError(f"{where}: splits.{name} must be a list of shards, got {shards!r}")
         tokenizer = read_dataclass(Tokenizer, value["tokenizer"], f"{where}: tokenizer")
         return cls(
             dtype=dtype,
@@ -158,7 +163,7 @@ def _read_shard(value: Any, where: str) -> Shard:
 
 
 def _check_name(name: str, where: str) -> None:
-    if Path(name).name != name:
+    if Path(name).name != name or "\0" in name:
         raise ValueError(f"{where}: {name!r} must be a plain file name beside the manifest")
 
 

@@ -122,7 +122,7 @@ def utc_timestamp() -> str:
 def _parse(text: str | bytes, where: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:  # also bytes that are not UTF-8
+    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, absurd depths
         raise ValueError(f"{where} is not JSON: {error}") from error
 
 
