@@ -101,7 +101,9 @@ def test_every_key_of_the_first_version_is_required(record: Progress | CompleteM
             type(record).from_dict(value)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "null", "[" * 100_000, b"\xff", '{"schema_version": 1'])
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "null", "[" * 100_000, b"\xff", '{"schema_version": 1']
+)
 @pytest.mark.parametrize("kind", [Progress, CompleteMarker])
 def test_what_is_no_record_is_refused(
     text: str | bytes, kind: type[Progress] | type[CompleteMarker]
