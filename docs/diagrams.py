@@ -185,8 +185,8 @@ def architecture() -> str:
             Box(
                 place=(260, 178, 190, 64),
                 kind="control",
-                title="Topic, alarms, dashboard",
-                lines=["spend, progress, GPU use"],
+                title="Topic and dashboard",
+                lines=["alarms on spend,", "progress, GPU use"],
             ),
             Box(
                 place=(560, 52, 170, 74),
@@ -272,8 +272,8 @@ def architecture() -> str:
             Arrow(points=[(898, 468), (898, 504)]),
             Arrow(
                 points=[(898, 552), (898, 626), (640, 626)],
-                label="progress.json, export, checkpoints of one node",
-                at=(768, 618),
+                label="progress.json, export,\ncheckpoints of one node",
+                at=(768, 602),
             ),
         ],
     )
@@ -343,7 +343,7 @@ def life_of_a_run() -> str:
             Box(
                 place=(20, 200, 170, 92),
                 kind="person",
-                title="Not wanted any more",
+                title="No longer wanted",
                 lines=["run_id removed, stop,", "cdk destroy"],
             ),
             Box(

@@ -79,6 +79,8 @@ def picture() -> dict[str, Any]:
     """Both side by side, as Vega-Lite."""
     return {
         "background": "white",
+        # Text is wider where the page's font is not the one that the drawing measured.
+        "padding": {"left": 45, "top": 8, "right": 30, "bottom": 8},
         "hconcat": [trainers(read("trainer")), losses(read("precision_loss"))],
         "resolve": {"scale": {"color": "independent"}},
     }

@@ -99,7 +99,7 @@ class JobSettings:
     max_runtime_hours: float = 24
     """Longest time of one attempt, hours."""
     max_attempts: int = 3
-    """How often one run may be launched."""
+    """How often a run may get instances."""
     hourly_price_usd: float | None = None
     """Price of one instance per hour. Default: unknown; then nothing can be launched unless the
     ceiling is waived."""

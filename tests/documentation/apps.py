@@ -2,7 +2,8 @@
 
 All blocks of a page run in order and share their names. ``app``, ``stack``, ``foundation`` and
 ``job`` stand for what a reader's own application has. At the end of a page every ``Stack`` class
-that it defines is made, and the whole app is synthesised; no job may be one that its time cuts off.
+that it defines is made, and the whole app is synthesised. No job may be one that its time cuts off
+or whose checkpoints fill the file system.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from cdk_blackwell import Foundation, ModelShape, SmallModelJob
 
 ENVIRONMENT: Final = Environment(account="123456789012", region="us-west-2")
 ROOT: Final = Path(__file__).parents[2]
+LOSSES: Final = ("run-time", "file-system-size")
+"""Warnings that no page may raise: who copies it would lose a run."""
 
 
 def begin_page(names: dict[str, Any]) -> None:
@@ -59,7 +62,7 @@ def synthesise_page(names: dict[str, Any]) -> None:
             f"{child.node.path}: {entry.data}"
             for child in names["app"].node.find_all()
             for entry in child.node.metadata
-            if "cdk-blackwell:run-time" in str(entry.data)
+            if any(f"cdk-blackwell:{warning}" in str(entry.data) for warning in LOSSES)
         ]
         assert not told, f"who copies this page loses a run: {told}"
     finally:

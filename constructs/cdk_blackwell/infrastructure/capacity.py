@@ -37,9 +37,11 @@ class Capacity:
     max_pending_seconds: int | None = None
     """How long a job may wait for instances before SageMaker gives up; None for spot."""
     training_plan_arn: str | None = None
+    """ARN of the plan; None for the other kinds."""
     plan_fee_usd: float | None = None
     """What the whole training plan costs, USD; paid whether jobs run or not."""
     plan_availability_zone: str | None = None
+    """The plan's zone, to compare with the subnet's; None where it is not known."""
     max_wait_seconds: int | None = None
     """Spot only: run time and waiting together, seconds."""
     keep_alive_seconds: int = 0
@@ -166,8 +168,10 @@ class Capacity:
     ) -> None:
         """Refuse combinations SageMaker refuses; ValueError says what is allowed.
 
+        :param instance_count: instances of one attempt.
+        :param region: the stack's, to compare with the plan's; may be a token.
         :param max_runtime_seconds: longest time of one attempt. Default: not compared.
-        :param checkpoints_in_s3: the job uses SageMaker's CheckpointConfig.
+        :param checkpoints_in_s3: the job uses SageMaker's CheckpointConfig. Default: yes.
         """
         if instance_count < 1:
             raise ValueError(f"instance_count {instance_count} is not allowed: give 1 or more")
@@ -211,7 +215,7 @@ class Capacity:
             )
 
     def warnings(self, *, instance_count: int) -> list[str]:
-        """What AWS may refuse though it is a valid request."""
+        """What AWS may refuse of ``instance_count`` instances though it is a valid request."""
         if self.kind == "training_plan" or instance_count <= QUOTA_INSTANCES_PER_JOB:
             return []
         return [

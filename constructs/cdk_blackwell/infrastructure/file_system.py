@@ -314,8 +314,15 @@ class SharedFileSystem(Construct):
     ) -> ISharedFileSystem:
         """Use a file system that exists, with an association of ``dataset_bucket``.
 
-        :param dataset_path: where that bucket appears. Default: ``/dataset``.
+        :param file_system_id: ``fs-...``.
+        :param mount_name: as FSx gave it; the first part of every path that a job mounts.
+        :param security_group: of the file system; a job adds its rules to it.
+        :param availability_zone: of the file system; jobs must run there.
+        :param dataset_bucket: what the association shows.
+        :param dataset_path: where that bucket appears, from ``/``. Default: ``/dataset``.
         :param efa: the file system was made with EFA. Default: no.
+
+        Its size is not known, so whether checkpoints fit is not checked.
         """
         check_kinds(SharedFileSystem.from_attributes, locals(), tokens=_TEXTS)
         if not Token.is_unresolved(dataset_path) and not dataset_path.startswith("/"):

@@ -114,8 +114,10 @@ class TrainingMonitoring(Construct):
     ) -> cloudwatch.Alarm:
         """Tell the topic when ``metric`` is on the wrong side; no data is no reason to.
 
-        :param threshold: Default: 1, so that any event counts.
-        :param evaluation_periods: how many are looked at. Default: 1.
+        :param metric: any of CloudWatch, or metric math.
+        :param description: what the message says: what happened and where to look.
+        :param threshold: in the metric's own unit. Default: 1, so that any event counts.
+        :param evaluation_periods: how many of the metric's periods are looked at. Default: 1.
         :param datapoints: how many of them must be wrong. Default: all.
         :param comparison: Default: the threshold or more is wrong.
         """

@@ -186,6 +186,9 @@ class TrainingNetwork(Construct):
 
         The subnet needs a way to S3 (a gateway endpoint, or NAT) and two free addresses for each
         instance; neither can be checked at synth.
+
+        :param vpc: of the subnet.
+        :param subnet: the one for all instances; its zone must be known.
         """
         return _ImportedNetwork(vpc=vpc, subnet=subnet)
 

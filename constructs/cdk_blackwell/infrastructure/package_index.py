@@ -23,8 +23,10 @@ class PackageIndex:
     """
 
     domain: str | None = None
+    """Of CodeArtifact; None for the index that the image's pip is set up for."""
     repository: str | None = None
     domain_owner: str | None = None
+    """Account of the domain; None for the stack's."""
 
     @classmethod
     def default(cls) -> PackageIndex:
@@ -40,7 +42,11 @@ class PackageIndex:
         Without NAT the network needs the endpoints ``codeartifact-api`` and
         ``codeartifact-repositories``, and ``sts`` for the token.
 
+        :param domain: 2 to 50 small letters, digits and hyphens.
+        :param repository: of that domain, 2 to 100 characters.
         :param domain_owner: account of the domain. Default: the stack's.
+
+        ValueError for a name that CodeArtifact does not take.
         """
         for name, value, pattern in (
             ("domain", domain, _DOMAIN),
@@ -62,7 +68,7 @@ class PackageIndex:
         return ":".join((CODE_ARTIFACT_INDEX, self.domain, owner, str(self.repository)))
 
     def statements(self, stack: Stack) -> list[iam.PolicyStatement]:
-        """What the training role needs for it."""
+        """What the training role needs in the region of ``stack``; nothing for ``default``."""
         if self.domain is None:
             return []
         place = (

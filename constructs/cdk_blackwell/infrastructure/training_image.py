@@ -68,6 +68,8 @@ class TrainingImage:
     ) -> TrainingImage:
         """AWS's own PyTorch image in the stack's region.
 
+        :param repository: of that registry. Default: ``pytorch``.
+        :param tag: Default: PyTorch 2.13 with CUDA 13.3, patched by AWS until July 2027.
         :param account: registry of the images in this region. Default: the region's own where the
             CDK or this library knows it, else the one of most regions.
         """
@@ -112,8 +114,11 @@ class TrainingImage:
     def from_uri(cls, uri: str) -> TrainingImage:
         """Any image; pull rights are granted where the URI is one of ECR.
 
+        :param uri: ``registry/repository:tag`` or ``@sha256:...``, at most 255 characters.
+
         Any other registry is reached through the job's own subnet, which needs a way to it.
-        ValueError for a URI that is known only at deploy as a whole (its parts may be).
+        ValueError for one that cannot be an image's, and for one that is known only at deploy as a
+        whole (its parts may be).
         """
         check_kinds(TrainingImage.from_uri, locals(), tokens=("uri",))
         if not Token.is_unresolved(uri) and (

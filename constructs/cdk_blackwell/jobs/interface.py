@@ -55,7 +55,10 @@ class ITrainingJob(Protocol):
         ...
 
     def metric(self, key: str, *, period: Duration | None = None) -> cloudwatch.Metric:
-        """A number that the controller publishes of this job's runs, by its key."""
+        """A number that the controller publishes of this job's runs, by its key.
+
+        :param period: Default: 5 minutes, in which one value is published.
+        """
         ...
 
     def on_state_change(
@@ -65,7 +68,11 @@ class ITrainingJob(Protocol):
         target: events.IRuleTarget | None = None,
         statuses: Sequence[str] | None = None,
     ) -> events.Rule:
-        """Rule on this job's SageMaker state changes."""
+        """Rule on this job's SageMaker state changes.
+
+        :param target: what to call. Default: none yet; add one to the returned rule.
+        :param statuses: for example ``["Failed", "Completed"]``. Default: every status.
+        """
         ...
 
 
@@ -92,6 +99,8 @@ class JobUse(Construct):
 
         :param key: of a metrics line or of the controller's own, for example ``loss`` or ``mfu``.
         :param period: Default: 5 minutes, in which one value is published.
+
+        ValueError lists the keys there are where this is none.
         """
         if key not in _KEYS:
             raise ValueError(
@@ -104,7 +113,7 @@ class JobUse(Construct):
         return self.metric("tokens_per_second", period=period)
 
     def metric_mfu(self, *, period: Duration | None = None) -> cloudwatch.Metric:
-        """Model FLOPs utilisation."""
+        """Model FLOPs (causal convention) over dense peak, percent."""
         return self.metric("mfu", period=period)
 
     def metric_loss(self, *, period: Duration | None = None) -> cloudwatch.Metric:

@@ -62,12 +62,19 @@ class ModelShape:
     """
 
     name: str
+    """For people; 1 to 128 printable characters."""
     vocab_size: int
+    """Rows of the input embedding, padding included."""
     hidden_size: int
+    """Width between the blocks."""
     intermediate_size: int
+    """Width of SwiGLU's gate."""
     num_hidden_layers: int
+    """Blocks."""
     num_attention_heads: int
+    """Query heads of a block."""
     num_key_value_heads: int
+    """Heads that query heads share; must divide them."""
     head_dim: int
     """Attention heads of this width; ``heads * head_dim`` need not be ``hidden_size``."""
     max_position_embeddings: int
@@ -75,6 +82,7 @@ class ModelShape:
     rope_theta: float
     """Base of the rotary wavelengths."""
     rms_norm_eps: float
+    """Added to the mean square under RMSNorm's root."""
     tie_word_embeddings: bool
     """The output projection is the input embedding."""
     rope_scaling: RopeScaling | None = None
@@ -186,7 +194,11 @@ class ModelShape:
     def from_hugging_face_config(
         cls, source: str | Path | Mapping[str, Any], *, name: str | None = None
     ) -> ModelShape:
-        """Read a ``config.json`` (path or parsed); ValueError says what is wrong and where."""
+        """Read a Hugging Face ``config.json``; ValueError says what is wrong and where.
+
+        :param source: path of the file, or what it holds.
+        :param name: of the model. Default: what the config says, else its ``model_type``.
+        """
         from cdk_blackwell.planning.hugging_face import read_config
 
         return read_config(source, name=name)

@@ -28,7 +28,10 @@ below it where context parallelism can make it, however many GPUs there are."""
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOverrides:
-    """Values that replace the recipe's own; None leaves the choice to it (see ``Recipe``)."""
+    """Values that replace the recipe's own; None leaves the choice to it.
+
+    What each means, its unit and its range stand at the field of the same name of ``Recipe``.
+    """
 
     precision: Precision | None = None
     micro_batch_size: int | None = None
@@ -44,7 +47,10 @@ class RecipeOverrides:
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutOverrides:
-    """Values of the layout to fix; None leaves the choice to the search (see ``Layout``)."""
+    """Values of the layout to fix; None leaves the choice to the search.
+
+    What each means, its unit and its range stand at the field of the same name of ``Layout``.
+    """
 
     shard_gpus: int | None = None
     replicas: int | None = None

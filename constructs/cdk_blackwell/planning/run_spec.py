@@ -41,18 +41,22 @@ LossPolicy = Literal["warn", "skip", "stop"]
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    """AdamW with linear warm-up and cosine decay."""
+    """AdamW, linear warm-up, cosine decay; the recipe's own values are ``default_optimizer``'s."""
 
     peak_learning_rate: float
+    """Above 0, at most 1; reached at the end of the warm-up."""
     minimum_learning_rate_ratio: float
     """Learning rate at the last step as a fraction of the peak."""
     warmup_steps: int
+    """Optimizer steps of linear rise from 0."""
     beta1: float
     beta2: float
+    """Decay of the first and of the second moment, 0 up to below 1."""
     epsilon: float
     weight_decay: float
     """Applied to matrices only, never to norms, biases or embeddings."""
     gradient_clip_norm: float
+    """Global L2 norm above which all gradients are scaled down."""
     implementation: OptimizerImplementation = "fused"
     """``foreach`` updates all parameters at once and needs a further fp32 copy of them."""
 
@@ -86,6 +90,7 @@ class Recipe:
     compile: bool
     """torch.compile per block; ignored on CPU."""
     seed: int
+    """Of initial weights and of the order of the data."""
     optimizer: Optimizer
     batch_growth: tuple[int, ...] = ()
     """Larger micro-batches to grow to, in order, while measured memory allows; each divides the

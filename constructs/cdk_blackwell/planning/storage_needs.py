@@ -35,18 +35,20 @@ NODE_MB_PER_SECOND: Final = 12_500.0
 
 @dataclass(frozen=True, kw_only=True)
 class StorageNeeds:
-    """One file system."""
+    """What one job needs of a file system; made by ``storage_needs``."""
 
     capacity_gib: int
+    """1,200, 2,400 or a multiple of 2,400."""
     throughput_per_tib: int
     """MB/s per TiB of capacity."""
     checkpoint_write_seconds: float
     """At that throughput, behind training."""
     why: str
+    """For people: what takes the space and the speed."""
 
     @property
     def throughput_mb_per_second(self) -> float:
-        """Of the whole file system."""
+        """MB/s of the whole file system."""
         return _megabytes_per_second(self.capacity_gib, self.throughput_per_tib)
 
 
@@ -59,11 +61,17 @@ def storage_needs(
     kept_checkpoints: int = 2,
     interval_seconds: float | None = None,
 ) -> StorageNeeds:
-    """The smallest capacity, then the smallest throughput, that suffice.
+    """The smallest capacity, then the smallest throughput, that suffice for one job.
 
+    Sizes and speeds are those of PERSISTENT_2 SSD. That 20 % stay free, a save takes at most a
+    quarter of the interval and a restore 5 minutes is this project's choice.
+
+    :param model: its parameters give the size of a checkpoint, 12 bytes each.
+    :param instance_count: instances of 8 GPUs, which write together.
     :param dataset_tokens: lying on the file system. Default: the dataset lies elsewhere.
-    :param tokens_per_second: over all GPUs, the rate at which the dataset is read.
-    :param kept_checkpoints: complete ones; one more is being written.
+    :param tokens_per_second: over all GPUs, the rate at which the dataset is read. Default: reads
+        are not counted.
+    :param kept_checkpoints: complete ones; one more is being written. Default: 2.
     :param interval_seconds: between checkpoints. Default: the planned interval.
     """
     gpus = instance_count * P6_B200.gpus

@@ -98,7 +98,7 @@ class TrialReport:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> TrialReport:
-        """Read strictly; ValueError names the offending key."""
+        """Read ``value``, a parsed ``trial.json``, strictly; ValueError names the offending key."""
         version = value.get("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(
