@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -60,6 +61,9 @@ class RankReporter:
         self._started = time.time()
         self._written = 0.0
         self._ended = False
+        # Two threads may tell the same end and then leave the process: the second one waits until
+        # the first has written it. Reentrant, since a signal's handler interrupts a report.
+        self._writing = threading.RLock()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> RankReporter:
@@ -79,8 +83,13 @@ class RankReporter:
 
     def report(self, state: State, *, kind: FailureClass | None = None, message: str = "") -> None:
         """Replace this process's file; the first account of an end is the one that stays."""
-        if self._folder is None or self._ended:
+        if self._folder is None:
             return
+        with self._writing:
+            if not self._ended:
+                self._write(self._folder, state, kind, message)
+
+    def _write(self, folder: Path, state: State, kind: FailureClass | None, message: str) -> None:
         self._ended = state != "running"
         self._written = time.time()
         value = RankState(
@@ -97,9 +106,9 @@ class RankReporter:
             saved_step=self.saved_step,
         )
         name = f"rank-{self.rank}.{os.getpid()}"
-        draft = self._folder / f".{name}"
+        draft = folder / f".{name}"
         draft.write_text(json.dumps(asdict(value)))
-        draft.replace(self._folder / f"{name}.json")
+        draft.replace(folder / f"{name}.json")
 
     def start_at(self, step: int) -> None:
         """All is loaded; the first step, which may compile for minutes, is still starting."""

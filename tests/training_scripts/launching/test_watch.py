@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,28 @@ def test_every_process_has_a_file_of_its_own(tmp_path: Path) -> None:
     (told,) = read_rank_states(tmp_path)
     assert (told.rank, told.slot, told.step, told.saved_step) == (3, 1, 4, 4)
     assert (told.phase, told.kind, told.message) == ("training", "data", "bad shard")
+
+
+def test_an_end_is_in_the_file_before_a_second_account_of_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread woken by SIGTERM and the handler both report, and then leave the process."""
+    ranks = RankReporter(rank=0, folder=tmp_path)
+    ranks.advance(4)
+    second = threading.Thread(target=ranks.report, args=("abandoned",))
+    write = Path.write_text
+
+    def meanwhile(self: Path, *what: Any, **more: Any) -> int:
+        second.start()
+        second.join(timeout=0.5)
+        assert second.is_alive(), "it would leave the process now, with the file still running"
+        return write(self, *what, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", meanwhile)
+        ranks.report("abandoned")
+    second.join()
+    assert [told.state for told in read_rank_states(tmp_path)] == ["abandoned"]
 
 
 # --- Hangs ---------------------------------------------------------------------------------------
@@ -92,6 +115,19 @@ def test_a_restart_that_saved_nothing_is_the_last() -> None:
     assert verdict.failure.kind == "infrastructure"
     assert "restart 1 in the cluster completed no checkpoint" in verdict.failure.message
     assert find_useless_restart([lost(), lost(saved_step=10), [state(0)]], ranks=1) is None
+
+
+def test_the_last_restart_names_the_step_and_the_rank_that_were_lost() -> None:
+    ended = [state(2, step=5, saved_step=-1), state(3, step=4, saved_step=-1)]
+    verdict = find_useless_restart([lost(), ended, [state(2)]], ranks=2)
+    assert verdict is not None
+    assert (verdict.failure.step, verdict.failure.rank) == (5, 2)
+    assert "rank 2, 3 was ended by a signal" in verdict.failure.message
+
+
+def test_a_restart_is_useful_as_soon_as_one_rank_knows_of_a_checkpoint() -> None:
+    ended = [state(0, step=5, saved_step=4), state(1, step=5, saved_step=-1)]
+    assert find_useless_restart([lost(), ended, [state(0)]], ranks=2) is None
 
 
 @pytest.mark.parametrize("kind", ["user", "data"])
