@@ -1,18 +1,16 @@
-"""Draws ``measured.svg`` from ``benchmarks/data``: ``python docs/measured.py``."""
+"""Draws ``measured.svg`` from ``benchmarks/data``: ``python -m docs.measured``."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.precision_loss import WINDOW, deviations
 from cdk_blackwell.cli.plan.charts.save import save_chart
 
 FOLDER: Final = Path(__file__).parent
 DATA: Final = FOLDER.parent / "benchmarks" / "data"
-WINDOW: Final = 20
-"""Steps of a mean: single steps differ more than precisions do."""
 SIZE: Final = {"width": 300, "height": 210}
 
 
@@ -49,11 +47,11 @@ def trainers(record: dict[str, Any]) -> dict[str, Any]:
 
 def losses(record: dict[str, Any]) -> dict[str, Any]:
     """How far each precision's loss is from bf16's, in percent, by means over a window."""
-    means = {name: windows(curve) for name, curve in record["figures"]["loss"].items()}
+    curves = record["figures"]["loss"]
     rows = [
-        {"precision": name, "step": WINDOW * (number + 1), "percent": 100 * (mean / bf16 - 1)}
-        for name, curve in means.items()
-        for number, (mean, bf16) in enumerate(zip(curve, means["bf16"], strict=True))
+        {"precision": name, "step": WINDOW * number, "percent": 100 * deviation}
+        for name, curve in curves.items()
+        for number, deviation in enumerate(deviations(curve, curves["bf16"]), start=1)
     ]
     return {
         **SIZE,
@@ -66,13 +64,6 @@ def losses(record: dict[str, Any]) -> dict[str, Any]:
             "color": {"field": "precision", "type": "nominal"},
         },
     }
-
-
-def windows(curve: list[float]) -> list[float]:
-    """Means of consecutive steps."""
-    return [
-        statistics.fmean(curve[start : start + WINDOW]) for start in range(0, len(curve), WINDOW)
-    ]
 
 
 def picture() -> dict[str, Any]:

@@ -14,12 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.contracts import DATASET_MANIFEST_FILE, StackOutput
 
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).parent / "scripted_app" / "app.py"
 CDK = ROOT / "node_modules" / ".bin" / "cdk"
+NEEDS_CDK = pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed")
 CLI = Path(sys.executable).parent / "cdk-blackwell"
 LIMIT_SECONDS = 90.0
 """Only how long a broken test may hang."""

@@ -11,16 +11,12 @@ from pathlib import Path
 import pytest
 
 from cdk_blackwell.local.aws import LocalAws
+from tests.local_aws.scripted import CDK, NEEDS_CDK
 
-ROOT = Path(__file__).parents[2]
 APP = Path(__file__).parent / "sample_app" / "app.py"
-CDK = ROOT / "node_modules" / ".bin" / "cdk"
 STACKS = ("SampleRun", "SampleStorage")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed"),
-]
+pytestmark = [pytest.mark.slow, NEEDS_CDK]
 
 
 class Cdk:

@@ -14,12 +14,9 @@ import pytest
 from cdk_blackwell.cli.doctor.checks import CHECKS
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, EXIT_INTERRUPTED
-from tests.local_aws.scripted import CDK, Scripted, eventually
+from tests.local_aws.scripted import NEEDS_CDK, Scripted, eventually
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed"),
-]
+pytestmark = [pytest.mark.slow, NEEDS_CDK]
 FIRST, SECOND = ("--stack", "First"), ("--stack", "Second")
 ALIVE = {"InProgress", "Stopping"}
 

@@ -21,12 +21,9 @@ from cdk_blackwell.cli.demo import settings
 from cdk_blackwell.cli.demo.dataset import upload
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.model_shape import ModelShape
-from tests.local_aws.scripted import CDK, ROOT, Scripted, eventually
+from tests.local_aws.scripted import NEEDS_CDK, ROOT, Scripted, eventually
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed"),
-]
+pytestmark = [pytest.mark.slow, NEEDS_CDK]
 VOCABULARY, LENGTH, STEPS = 512, 64, 12
 BATCH = 16 * LENGTH
 JOB = ("--stack", settings.JOB_STACK)

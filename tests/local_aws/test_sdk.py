@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cdk_blackwell.local.aws import LocalAws
-from tests.local_aws.scripted import CDK, ROOT, Scripted
+from tests.local_aws.scripted import NEEDS_CDK, ROOT, Scripted
 
 pytest.importorskip("sagemaker.train", reason="the extra [sdk] is not installed")
 
@@ -19,10 +19,7 @@ from sagemaker.train import ModelTrainer
 
 from cdk_blackwell.sdk import CommandError, ConnectedJob, RefusedError, connect
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed"),
-]
+pytestmark = [pytest.mark.slow, NEEDS_CDK]
 ONE_STEP = 1_048_576
 NOTEBOOK = ROOT / "examples" / "sdk_notebook" / "runs.ipynb"
 

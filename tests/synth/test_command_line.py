@@ -14,16 +14,12 @@ import pytest
 
 from cdk_blackwell.local.aws import LocalAws
 from cdk_blackwell.planning.contracts import STACK_OUTPUT_PREFIX, StackOutput
+from tests.local_aws.scripted import CDK, NEEDS_CDK, ROOT
 
-ROOT = Path(__file__).parent.parent.parent
-CDK = ROOT / "node_modules" / ".bin" / "cdk"
 STACKS = ("FoundationStack", "SmallModelStack", "MidModelStack", "LargeShardedStack")
 CONTEXT = {"packages_in_image": "true", "availability_zone": "us-west-2b", "region": "us-west-2"}
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CDK.exists(), reason="the CDK command line is not installed"),
-]
+pytestmark = [pytest.mark.slow, NEEDS_CDK]
 
 
 def cdk(*words: str, out: Path, environment: Mapping[str, str]) -> str:

@@ -7,9 +7,10 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Final
@@ -97,12 +98,10 @@ class _Worker:
 
     def _texts(self, found: list[Any]) -> list[Document]:
         texts = [document for document in found if is_text(document)]
-        try:
+        with _refusal():
             encodings = self._tokenizer.encode_batch_fast(
                 texts, add_special_tokens=self._encoder.add_special_tokens
             )
-        except Exception as error:  # tokenizers raises bare Exception for everything
-            raise _unusable(error) from error
         end = self._encoder.vocabulary.end_of_text_id
         return [
             Document(
@@ -120,10 +119,8 @@ class _Worker:
             if not messages:
                 continue
             rendered = self._encoder.chat.render(messages)
-            try:
+            with _refusal():
                 encoding = self._tokenizer.encode(rendered.text, add_special_tokens=False)
-            except Exception as error:  # as above
-                raise _unusable(error) from error
             mask = np.array([rendered.counts(*o) for o in encoding.offsets], dtype=np.uint8)
             if not mask.any():
                 continue
@@ -138,11 +135,16 @@ class _Worker:
         return documents
 
 
-def _unusable(error: Exception) -> InputError:
-    return InputError(
-        f"the tokenizer cannot encode a document: {error}; give a --tokenizer that knows every "
-        "text, such as a byte-level one, or one whose unknown token is in its vocabulary"
-    )
+@contextmanager
+def _refusal() -> Iterator[None]:
+    """What the tokenizer raises becomes one line for the person who gave it."""
+    try:
+        yield
+    except Exception as error:  # tokenizers raises bare Exception for everything
+        raise InputError(
+            f"the tokenizer cannot encode a document: {error}; give a --tokenizer that knows every "
+            "text, such as a byte-level one, or one whose unknown token is in its vocabulary"
+        ) from error
 
 
 def is_text(document: Any) -> bool:

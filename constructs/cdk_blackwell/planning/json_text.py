@@ -34,8 +34,11 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def parse_json(text: str, *, what: str) -> Any:
-    """The value in a text; ValueError where there is none, also for absurd depths and numbers."""
+def parse_json(text: str | bytes, *, what: str) -> Any:
+    """The value in a text; ValueError where there is none, also for absurd depths and numbers.
+
+    Bytes must be UTF-8, -16 or -32, as ``json.loads`` takes them.
+    """
     try:
         return json.loads(text)
     except RecursionError as error:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, PROGRESS_FILE, SCHEMA_VERSION
+from cdk_blackwell.planning.json_text import parse_json
 from cdk_blackwell.planning.run_spec import read_dataclass
 
 
@@ -61,7 +62,7 @@ class Progress:
     @classmethod
     def from_json(cls, text: str | bytes) -> Progress:
         """Parse the file; ValueError when it is not one."""
-        return cls.from_dict(_parse(text, PROGRESS_FILE))
+        return cls.from_dict(parse_json(text, what=PROGRESS_FILE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,19 +112,12 @@ class CompleteMarker:
     @classmethod
     def from_json(cls, text: str | bytes) -> CompleteMarker:
         """Parse the file; ValueError when it is not one."""
-        return cls.from_dict(_parse(text, COMPLETE_FILE))
+        return cls.from_dict(parse_json(text, what=COMPLETE_FILE))
 
 
 def utc_timestamp() -> str:
     """Now, as ``Progress.time`` has it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _parse(text: str | bytes, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8, absurd depths
-        raise ValueError(f"{where} is not JSON: {error}") from error
 
 
 def _of_this_version(value: Any, where: str) -> Mapping[str, Any]:
