@@ -14,6 +14,8 @@ from tests.lifecycle.memory import MemoryDynamoDB
 from tests.lifecycle.scenery import (
     ANSWER_WITHIN,
     CEILING,
+    JOB,
+    NO_CAPACITY,
     PERIODS,
     PRICE,
     SWEEP,
@@ -60,6 +62,11 @@ class Promises:
         committed = sum(self._cost(each) for each in siblings)
         if committed > CEILING + 1:
             self._break(f"ceiling: {committed:,.2f} USD committed of {CEILING:,.2f}")
+        counted = sum(
+            not each.get("FailureReason", "").startswith(NO_CAPACITY) for each in siblings
+        )
+        if counted > JOB.maximum_attempts:
+            self._break(f"max_attempts: {counted} that could have had instances")
 
     def _cost(self, job: Mapping[str, Any]) -> float:
         if "EndedAt" in job:

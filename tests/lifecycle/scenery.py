@@ -27,6 +27,8 @@ STALL: Final = FUNCTION_SECONDS - 1.0
 """A function that is held up, but not ended, goes on in its last second."""
 MAX_RUNTIME: Final = 7_200
 PRICE: Final = 100.0
+NO_CAPACITY: Final = "CapacityError"
+"""How the reason of a job begins that never got an instance."""
 CEILING: Final = 1.2 * worst_case_usd(
     max_runtime_seconds=MAX_RUNTIME, instance_count=1, hourly_price_usd=PRICE
 )

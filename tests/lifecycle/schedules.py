@@ -1,21 +1,24 @@
 """Small scopes, exhausted: short scenes, and at every service call in them everything that can be.
 
 At the n-th call of a scene's main event the function dies, the call fails before or after its
-effect, or another event is worked in between; for every n. What random steps meet seldom, such as a
-delete between a claim and its job, comes here for certain.
+effect, or another event is worked in between; for every n. And two calls fail: what is done about
+the first failure makes calls too. What random steps meet seldom, such as a delete between a claim
+and its job, comes here for certain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from tests.lifecycle.scenery import Call, Fault, Plan
 from tests.lifecycle.simulation import Simulation
 from tests.lifecycle.stack import Stack
 
-FAULTS: Final[tuple[Fault, ...]] = ("crash before", "crash after", "error before", "error after")
+ERRORS: Final[tuple[Fault, ...]] = ("error before", "error after")
+FAULTS: Final[tuple[Fault, ...]] = ("crash before", "crash after", *ERRORS)
 INTERNAL: Final = "InternalServerError: We encountered an internal error."
 
 
@@ -152,8 +155,8 @@ SCENES: Final[Mapping[str, Scene]] = {
 }
 
 
-def play(scene: Scene, number: int, fault: Fault, other: str | None) -> bool:
-    """Play the scene once; whether its main event has a ``number``-th call.
+def play(scene: Scene, plan: Plan, other: str | None = None) -> int:
+    """Play the scene once; how many faults of ``plan`` its main event met.
 
     Broken when a promise does not hold.
     """
@@ -162,17 +165,21 @@ def play(scene: Scene, number: int, fault: Fault, other: str | None) -> bool:
     before = stage.world.faults.total()
     if other is not None:
         OTHERS[other](stage)
-    scene.main(stage, ((number, fault),))
+    scene.main(stage, plan)
     stage.world.work(-1)
-    met = stage.world.faults.total() > before
-    stage.stack.follow()
-    stage.world.check_answers()
-    stage.stack.settle()
+    met = stage.world.faults.total() - before
+    try:
+        stage.stack.follow()
+        stage.world.check_answers()
+        stage.stack.settle()
+    except Exception as error:
+        error.add_note(f"{plan} {other or ''}")
+        raise
     return met
 
 
 def exhaust(name: str) -> int:
-    """Play every schedule of a scene; how many there are."""
+    """Play every schedule of a scene with one fault; how many there are."""
     scene = SCENES[name]
     played = number = 0
     met = True
@@ -182,11 +189,21 @@ def exhaust(name: str) -> int:
             *((fault, None) for fault in FAULTS),
             *(("between", each) for each in scene.others),
         ]:
-            try:
-                met |= play(scene, number, fault, other)
-            except Exception as error:
-                error.add_note(f"{name}: call {number}, {fault} {other or ''}")
-                raise
+            met |= play(scene, ((number, fault),), other) > 0
+            played += 1
+        number += 1
+    return played
+
+
+def exhaust_pairs(name: str, within: int) -> int:
+    """Play a scene with every two errors at most ``within`` calls apart; how many there are."""
+    scene = SCENES[name]
+    played = number = 0
+    met = True
+    while met:
+        met = False
+        for first, second, apart in product(ERRORS, ERRORS, range(1, within + 1)):
+            met |= play(scene, ((number, first), (number + apart, second))) > 0
             played += 1
         number += 1
     return played

@@ -50,6 +50,7 @@ from tests.lifecycle.scenery import (
     DELAY,
     DEPTH,
     FUNCTION_SECONDS,
+    NO_CAPACITY,
     PERIODS,
     RETRIES,
     STALL,
@@ -307,7 +308,7 @@ class Simulation(Promises):
     def job_ends(self, name: str, status: str, reason: str, step: int) -> None:
         """A job ends by itself, perhaps with progress."""
         job = self.sagemaker.jobs[name]
-        if step:
+        if step and not reason.startswith(NO_CAPACITY):
             tags = {tag["Key"]: tag["Value"] for tag in job["Request"]["Tags"]}
             key = f"pretrain/runs/{tags[TAG_RUN_ID]}/progress.json"
             body = replace(PROGRESS, last_complete_step=step).to_json().encode()
@@ -315,6 +316,10 @@ class Simulation(Promises):
         if reason:
             job["FailureReason"] = reason
         self.sagemaker.finish(job, status, status, self.time.now())
+        if reason.startswith(NO_CAPACITY):
+            # It waited for instances until now, and never had one.
+            job["SecondaryStatusTransitions"] = [{"Status": "Pending"}, {"Status": status}]
+            job["BillableTimeInSeconds"] = 0
 
     def calm(self) -> None:
         """Let what is on its way arrive, without new faults, for two periods and a little."""

@@ -124,6 +124,11 @@ def forget_what_was_billed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "billed_before", lambda services, definition, attempt: ())
 
 
+def count_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every attempt is taken for one that got no instances, and the next one is free."""
+    monkeypatch.setattr(settle, "counts", lambda cause, *, trained: False)
+
+
 def answer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Duplicates of an event are worked and answered like the first."""
     monkeypatch.setattr(
@@ -240,6 +245,7 @@ PLANTED = [
     (launch_on_every_update, "no launch unasked"),
     (ignore_the_money, "ceiling"),
     (forget_what_was_billed, "ceiling"),
+    (count_no_attempt, "max_attempts"),
     (answer_twice, "one answer"),
     (swallow_failures, "answered in time"),
     (never_hop, "answered in time"),

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.lifecycle.scenery import NO_CAPACITY
 from tests.lifecycle.simulation import Simulation
 from tests.lifecycle.stack import Stack
 
@@ -44,7 +45,7 @@ ENDS = st.sampled_from(
     [
         ("Completed", ""),
         ("Failed", "InternalServerError: We encountered an internal error."),
-        ("Failed", "CapacityError: none left"),
+        ("Failed", f"{NO_CAPACITY}: none left"),
         ("Failed", "AlgorithmError: CDKB class=user step=1 rank=0: wrong, exit code: 1"),
         ("Failed", "AlgorithmError: CDKB class=out_of_memory step=1 rank=0: full, exit code: 1"),
     ]

@@ -126,9 +126,12 @@ def _abandon(services: Services, attempt: Attempt | None, requester: str) -> Non
     """Nothing more of a launch that failed for an unknown reason, if it was this requester's."""
     if attempt is None or attempt.requester != requester:
         return
-    services.store.stop_run(attempt.owner, attempt.run_id)
-    services.jobs.stop(attempt.job_name)
-    services.store.let_go(attempt, seconds_more=EFFECT_SECONDS)
+    try:
+        services.store.stop_run(attempt.owner, attempt.run_id)
+    finally:
+        # Also where the answer to that write was lost, which may have taken effect.
+        services.jobs.stop(attempt.job_name)
+        services.store.let_go(attempt, seconds_more=EFFECT_SECONDS)
 
 
 def submit(services: Services, attempt: Attempt) -> Launched:
