@@ -51,7 +51,7 @@ class OwnImageStack(Stack):
                 fee_usd=66_000,
                 availability_zone="us-west-2b",
             ),
-            max_runtime=Duration.days(6),
+            max_runtime=Duration.days(5),
             hourly_price_usd=98.84,
             max_cost_usd=70_000,
         )

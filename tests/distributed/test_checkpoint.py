@@ -10,11 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from cdk_blackwell.planning.records import CompleteMarker
 from tests.distributed.forked import train_ranks
 from tests.training_scripts.tiny import tiny_spec, write_container
-from trainer import dataset, stopping
+from trainer import checkpoint, dataset, stopping
 from trainer.checkpoint import Checkpointer
+from trainer.parallel import World
+from trainer.saving import Saved
 
 
 def step_names(root: Path) -> list[str]:
@@ -75,7 +79,13 @@ def stopped_at_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
-    [("flip", "SHA-256"), ("cut", "bytes"), ("remove", "missing"), ("unmark", "not complete")],
+    [
+        ("flip", "SHA-256"),
+        ("cut", "bytes"),
+        ("remove", "missing"),
+        ("unmark", "not complete"),
+        ("unlist", "not listed"),
+    ],
 )
 def test_a_damaged_newest_checkpoint_is_skipped_with_a_warning(
     damage: str, reason: str, stopped_at_three: Path, tmp_path: Path
@@ -90,6 +100,11 @@ def test_a_damaged_newest_checkpoint_is_skipped_with_a_warning(
     elif damage == "cut":
         victim.write_bytes(content[:-1])
     elif damage == "remove":
+        victim.unlink()
+    elif damage == "unlist":
+        marker = json.loads((newest / "COMPLETE.json").read_text())
+        del marker["files"][victim.name]
+        (newest / "COMPLETE.json").write_text(json.dumps(marker))
         victim.unlink()
     else:
         (newest / "COMPLETE.json").unlink()
@@ -232,3 +247,17 @@ def test_a_stop_saves_only_what_is_predicted_to_finish(
         (left_out,) = told.events("stop_without_save")
         assert left_out["predicted_seconds"] == 1_000.0
         assert 0 < left_out["seconds_left"] <= 100.0
+
+
+def test_the_next_save_is_expected_to_take_a_quarter_longer_than_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint, "Writer", lambda world: None)
+    alone = World(rank=0, size=1, device=torch.device("cpu"))
+    checkpointer = Checkpointer(Path("unused"), tiny_spec(), alone, warn=print)
+    assert checkpointer.predicted_seconds == 0.0
+    marker = CompleteMarker(
+        run_id="r", step=3, tokens=1, ranks=1, recipe_sha256="", micro_batch_size=None, files={}
+    )
+    checkpointer.latest = Saved(marker=marker, seconds=8.0, blocked_seconds=0.1)
+    assert checkpointer.predicted_seconds == 10.0

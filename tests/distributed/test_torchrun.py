@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 120
 class Job:
     """One attempt as SageMaker would run it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, own_session: bool = False) -> None:
         self.root = root
         self.log = root / "log.txt"
         with self.log.open("w") as sink:
@@ -35,6 +35,7 @@ class Job:
                 env={**os.environ, "CDKB_ROOT": str(root), "CDKB_PROCESSES_PER_HOST": "2"},
                 stdout=sink,
                 stderr=subprocess.STDOUT,
+                start_new_session=own_session,
             )
 
     def records(self) -> list[dict[str, Any]]:
@@ -54,6 +55,10 @@ class Job:
             for child in psutil.Process(self.process.pid).children(recursive=True)
             if "LOCAL_RANK" in child.environ()
         ]
+
+    def torchrun(self) -> psutil.Process:
+        (process,) = psutil.Process(self.process.pid).children()
+        return process
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -114,3 +119,39 @@ def test_one_failing_rank_ends_all_with_its_reason(tmp_path: Path) -> None:
     assert failure is not None
     assert failure.kind == "data"
     assert "holds token id 255" in failure.message
+
+
+@pytest.mark.slow
+def test_a_ctrl_c_at_a_terminal_saves_the_last_step(tmp_path: Path) -> None:
+    """A terminal sends SIGINT to the whole group in its foreground, not to the launcher alone."""
+    root = write_container(tmp_path, tiny_spec(steps=100_000, limits={"log_interval_steps": 5}))
+    job = Job(root, own_session=True)
+    try:
+        job.wait_for(lambda record: record.get("step", 0) >= 10)
+        torchrun = job.torchrun().pid
+        assert os.getpgid(torchrun) == torchrun, "else it answers too, and breaks off the save"
+        os.killpg(job.process.pid, signal.SIGINT)
+        assert job.process.wait(PATIENCE_SECONDS) == 0, job.log.read_text()
+    finally:
+        job.end()
+    (stop,) = (r for r in job.records() if r.get("event") == "stopped")
+    assert stop["last_complete_step"] == stop["step"] >= 10
+
+
+@pytest.mark.slow
+def test_ranks_do_not_outlive_a_torchrun_that_was_killed(tmp_path: Path) -> None:
+    root = write_container(tmp_path, tiny_spec(steps=100_000, limits={"log_interval_steps": 5}))
+    job = Job(root)
+    try:
+        job.wait_for(lambda record: record.get("step", 0) >= 10)
+        ranks = job.ranks()
+        job.torchrun().kill()
+        assert job.process.wait(PATIENCE_SECONDS) == 1, job.log.read_text()
+        _, alive = psutil.wait_procs(ranks, timeout=PATIENCE_SECONDS)
+        assert not alive
+    finally:
+        job.end()
+    failure = Failure.find((root / "output" / "failure").read_text())
+    assert failure is not None
+    assert failure.kind == "infrastructure"
+    assert failure.message.endswith("so was torchrun, by SIGKILL")

@@ -60,7 +60,8 @@ def commands(block: str) -> list[str]:
     return [part.strip() for line in joined.splitlines() for part in line.split("&&")]
 
 
-def _check_own(words: Sequence[str]) -> None:
+def check_own(words: Sequence[str]) -> None:
+    """AssertionError unless ``cdk-blackwell`` takes these arguments; a quick plan is made."""
     if words and words[0] == "plan" and not SLOW_OPTIONS & set(words):
         done = CliRunner().invoke(app, list(words))
         code = getattr(done.exception, "exit_code", done.exit_code)
@@ -135,7 +136,7 @@ def _check_pip(words: Sequence[str]) -> None:
 
 CHECKS: Final[dict[str, Callable[[Sequence[str]], None]]] = {
     "cdk": _check_cdk,
-    "cdk-blackwell": _check_own,
+    "cdk-blackwell": check_own,
     "make": _check_make,
     "pip": _check_pip,
     "python": _check_python,

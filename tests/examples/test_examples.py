@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shlex
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +18,7 @@ from moto import mock_aws
 
 from cdk_blackwell.lifecycle.handler.definition import RESOURCE_TYPE
 from cdk_blackwell.planning.records import Progress
+from tests.documentation.commands import check_own
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 APPS = sorted(EXAMPLES.glob("*/app.py"))
@@ -163,3 +165,31 @@ def test_a_schedule_starts_runs_and_failures_reach_own_code(
     )
     (failed,) = [r for r in rules if r.get("EventPattern", {}).get("source") == ["cdk-blackwell"]]
     assert failed["EventPattern"]["detail"]["what"] == ["failed", "could not be launched"]
+
+
+def test_the_pipeline_asks_between_the_trial_and_the_run(
+    templates: Callable[[str], Templates],
+) -> None:
+    resources = templates("pipeline")["Pipeline"]["Resources"].values()
+    (pipeline,) = [r for r in resources if r["Type"] == "AWS::CodePipeline::Pipeline"]
+    stages = [stage["Name"] for stage in pipeline["Properties"]["Stages"]]
+    assert stages == ["Source", "Deploy", "Try", "Ask", "Train"]
+    specs = [
+        json.loads(r["Properties"]["Source"]["BuildSpec"])["phases"]["build"]["commands"]
+        for r in resources
+        if r["Type"] == "AWS::CodeBuild::Project"
+    ]
+    lines = [line.partition(" > ")[0] for spec in specs for line in spec]
+    ours = [line for line in lines if line.startswith("cdk-blackwell ")]
+    assert [line.split()[1] for line in ours] == ["trial", "start"]
+    for line in ours:
+        check_own(shlex.split(line)[1:])
+
+
+def test_the_pipelines_run_follows_the_trial_that_lies_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trial.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="trial"):
+        runpy.run_path(str(EXAMPLES / "pipeline" / "app.py"), run_name="__main__")

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_blackwell.planning.cost import (
-    affordable_tokens,
     checkpoint_bytes,
     estimate_cost,
     worst_case_usd,
@@ -43,7 +42,6 @@ def test_hours_days_and_money_follow_from_the_speed() -> None:
 def test_without_a_price_no_money_is_invented() -> None:
     cost = estimate_cost(**RUN, hourly_price_usd=None)
     assert (cost.usd, cost.lost_usd, cost.total_usd, cost.hourly_price_usd) == (None,) * 4
-    assert affordable_tokens(cost, train_tokens=10**9, max_cost_usd=1.0) is None
 
 
 def test_a_checkpoint_holds_weights_and_both_moments_in_fp32() -> None:
@@ -81,18 +79,6 @@ def test_failures_lose_half_an_interval_and_a_restart_each() -> None:
     assert cost.lost_usd == pytest.approx(lost * 800)
     assert cost.total_hours == pytest.approx(100 + lost)
     assert cost.total_usd == pytest.approx(80_000 + lost * 800)
-
-
-@given(st.integers(10**6, 10**14), st.floats(1.0, 1e7))
-def test_what_is_called_affordable_is(train_tokens: int, ceiling: float) -> None:
-    priced = {**RUN, "hourly_price_usd": 98.84}
-    cost = estimate_cost(**{**priced, "train_tokens": train_tokens})
-    tokens = affordable_tokens(cost, train_tokens=train_tokens, max_cost_usd=ceiling)
-    assert tokens is not None
-    assert tokens <= train_tokens
-    fewer = estimate_cost(**{**priced, "train_tokens": tokens}).total_usd
-    assert fewer is not None
-    assert fewer <= ceiling * (1 + 1e-9)
 
 
 def test_the_worst_case_counts_grace_and_upload() -> None:

@@ -289,7 +289,8 @@ def test_a_killed_rank_is_reported_as_infrastructure(scripted: Path) -> None:
     assert status == 1
     assert Failure.find(text) == Failure(
         kind="infrastructure",
-        message="rank 0 was ended by a signal, such as SIGKILL before it could report",
+        message="rank 0 was ended by a signal, such as SIGKILL, before reporting; so was torchrun, "
+        "by SIGKILL",
         step=4,
         rank=0,
     )

@@ -352,7 +352,7 @@ def test_text_that_quotes_the_end_of_text_does_not_end_there(tmp_path: Path) -> 
     [
         ('{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ('{"text": "a"}\n\n{"body": "b"}\n', "line 3 has no field 'text' (it has: body)"),
-        ('{"text": ["a"]}\n', "a document is list, not text"),
+        ('{"text": ["a"]}\n', "x.jsonl: field 'text' holds list \"['a']\", not text"),
         ('{"text": "a"}\n' + "[" * 200_000 + "\n", "line 2 is not JSON"),
         ("3\n", "line 1 has no field 'text' (it has: no object)"),
     ],

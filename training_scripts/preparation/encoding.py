@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +86,7 @@ class _Worker:
         self._tokenizer.encode_special_tokens = encoder.chat is None
 
     def __call__(self, task: Sequence[Unit]) -> Encoded:
-        found = [
-            document for unit in task for document in read_documents(unit, self._encoder.field)
-        ]
+        found = [document for unit in task for document in self._read(unit)]
         documents = self._conversations(found) if self._encoder.chat else self._texts(found)
         return Encoded(
             documents=documents,
@@ -96,7 +94,18 @@ class _Worker:
             size=sum(unit.size for unit in task),
         )
 
-    def _texts(self, found: list[Any]) -> list[Document]:
+    def _read(self, unit: Unit) -> Iterator[Any]:
+        """A unit's documents; InputError shows one that is no text, where texts are asked for."""
+        for document in read_documents(unit, self._encoder.field):
+            if not (self._encoder.chat or document is None or isinstance(document, str)):
+                raise InputError(
+                    f"{unit.path}: field {self._encoder.field!r} holds "
+                    f"{type(document).__name__} {str(document)[:40]!r}, not text; --field must "
+                    "name the text, or give --chat for lists of messages"
+                )
+            yield document
+
+    def _texts(self, found: list[str | None]) -> list[Document]:
         texts = [document for document in found if is_text(document)]
         with _refusal():
             encodings = self._tokenizer.encode_batch_fast(
@@ -147,15 +156,10 @@ def _refusal() -> Iterator[None]:
         ) from error
 
 
-def is_text(document: Any) -> bool:
-    """Whether it is a text that is not empty and has an encoding; InputError for another type."""
-    if document is None or document == "":
+def is_text(document: str | None) -> TypeGuard[str]:
+    """Whether it is a text that is not empty and has an encoding."""
+    if not document:
         return False
-    if not isinstance(document, str):
-        raise InputError(
-            f"a document is {type(document).__name__}, not text; --field must name the text, or "
-            "give --chat for lists of messages"
-        )
     try:
         document.encode("utf-8")
     except UnicodeEncodeError:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.utils._pytree import tree_map_only
@@ -21,6 +22,7 @@ from cdk_blackwell.planning.contracts import step_folder
 from cdk_blackwell.planning.records import CompleteMarker
 from cdk_blackwell.planning.run_spec import RunSpec
 from trainer.completeness import (
+    METADATA_FILE,
     find_checkpoint_damage,
     is_marked,
     prunable,
@@ -221,6 +223,8 @@ class Checkpointer:
             problem = find_checkpoint_damage(
                 folder, marker, part=self._world.rank, parts=self._world.size
             )
+            if problem is None and self._world.is_first:
+                problem = _find_unlisted(folder, marker)
         except FileNotFoundError:
             problem = "it is not complete"
         except (OSError, ValueError) as error:
@@ -229,6 +233,14 @@ class Checkpointer:
         if agreed is not None or marker is None:
             return agreed or "it cannot be read"
         return marker
+
+
+def _find_unlisted(folder: Path, marker: CompleteMarker) -> str | None:
+    """A file that the checkpoint's own index needs and the marker does not vouch for, or None."""
+    stored = FileSystemReader(folder).read_metadata().storage_data or {}
+    needed = {record.relative_path for record in stored.values()}
+    unlisted = sorted(needed - marker.files.keys())
+    return f"{METADATA_FILE} needs {unlisted[0]}, which is not listed" if unlisted else None
 
 
 def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -92,16 +92,6 @@ def estimate_cost(
     )
 
 
-def affordable_tokens(cost: CostEstimate, *, train_tokens: int, max_cost_usd: float) -> int | None:
-    """Tokens that ``max_cost_usd`` pays for at the same speed; None when no price was given.
-
-    Money is proportional to tokens, expected losses included.
-    """
-    if cost.total_usd is None:
-        return None
-    return int(train_tokens * min(1.0, max_cost_usd / cost.total_usd))
-
-
 def worst_case_usd(
     *,
     max_runtime_seconds: float,

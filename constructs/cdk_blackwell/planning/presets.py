@@ -219,11 +219,7 @@ def find_preset(name: str) -> ModelShape:
     """See ``ModelShape.preset``."""
     found = _by_spelling().get(_spelling(name))
     if found is None:
-        raise ValueError(
-            f"model {name[:60]!r} is not a preset{_hint(name)}; known are "
-            f"{', '.join(PRESETS)}; any other dense decoder of the llama, mistral, qwen2, qwen3 or "
-            "olmo2 family can be given by its Hugging Face config.json"
-        )
+        raise ValueError(f"model {name[:60]!r} is not a preset{_why_not(name)}")
     return found.shape
 
 
@@ -238,13 +234,17 @@ def _spelling(name: str) -> str:
     return re.sub("[^a-z0-9]", "", name.lower().rpartition("/")[2])
 
 
-def _hint(name: str) -> str:
-    """What its name says against it, or else what is spelt nearly so; empty where nothing does."""
+def _why_not(name: str) -> str:
+    """What its name says against it; where that is nothing, what can be given instead."""
     low = name.lower()
     if re.search(r"\db-a\d+b|\d+x\d+b", low):
-        return " (its name is that of a mixture of experts; dense decoders are planned)"
+        return ": its name is that of a mixture of experts, and only dense decoders are supported"
     size = re.search(r"(?<![\w.])(\d{1,6}(?:\.\d+)?)b(?![a-z0-9])", low)
     if size and float(size[1]) * 1e9 > LARGE_SHARDED.up_to_parameters:
-        return f" (its name says {size[1]}B; the largest tier is {LARGE_SHARDED.sizes})"
+        return f": its name says {size[1]}B, and this library trains up to 64B"
     close = difflib.get_close_matches(low, PRESETS, n=3)
-    return f" (did you mean {' or '.join(close)}?)" if close else ""
+    meant = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return (
+        f"{meant}; known are {', '.join(PRESETS)}; any other dense decoder of the llama, mistral, "
+        "qwen2, qwen3 or olmo2 family can be given by its Hugging Face config.json"
+    )

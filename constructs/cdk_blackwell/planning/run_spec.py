@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
+from math import inf
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -68,7 +69,7 @@ class Optimizer:
         _check_range(self, "beta2", least=0, below=1)
         _check_range(self, "epsilon", above=0, most=1)
         _check_range(self, "weight_decay", least=0, most=1)
-        _check_range(self, "gradient_clip_norm", above=0)
+        _check_range(self, "gradient_clip_norm", above=0, below=inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +101,11 @@ class Recipe:
     bits: for a loss that 8 bits disturb, at the cost of those blocks' share of the speed."""
 
     def __post_init__(self) -> None:
-        for name in ("sequence_length", "global_batch_tokens", "micro_batch_size", "loss_chunks"):
+        for name in ("sequence_length", "global_batch_tokens", "micro_batch_size"):
             _check_range(self, name, least=1)
+        sizes = (self.micro_batch_size, *self.batch_growth)
+        # A piece holds a token at least.
+        _check_range(self, "loss_chunks", least=1, most=max(sizes) * self.sequence_length)
         _check_range(self, "seed", least=0, below=2**63)
         _check_range(self, "bf16_edge_blocks", least=0)
         checkpointing_interval(self.activation_checkpointing)
@@ -110,11 +114,15 @@ class Recipe:
                 f"global_batch_tokens is {self.global_batch_tokens}; it must be a multiple of "
                 f"sequence_length {self.sequence_length}"
             )
-        sizes = (self.micro_batch_size, *self.batch_growth)
         if any(later <= earlier for earlier, later in pairwise(sizes)):
             raise ValueError(
                 f"batch_growth is {list(self.batch_growth)}; every size must be larger than the "
                 f"one before it, beginning above micro_batch_size {self.micro_batch_size}"
+            )
+        sequences = self.global_batch_tokens // self.sequence_length
+        if self.batch_growth and self.batch_growth[-1] > sequences:
+            raise ValueError(
+                f"batch_growth ends with {self.batch_growth[-1]}; a step has {sequences} sequences"
             )
 
     def bf16_blocks(self, blocks: int) -> int:
@@ -192,7 +200,7 @@ class Checkpoint:
     """Write a Hugging Face safetensors export when the run completes."""
 
     def __post_init__(self) -> None:
-        _check_range(self, "interval_seconds", above=0)
+        _check_range(self, "interval_seconds", above=0, below=inf)
         _check_range(self, "keep", least=1)
 
 
@@ -217,7 +225,7 @@ class Limits:
         _check_range(self, "in_cluster_restarts", least=0)
         _check_range(self, "log_interval_steps", least=1)
         _check_range(self, "validation_interval_steps", least=1)
-        _check_range(self, "hang_seconds", above=0)
+        _check_range(self, "hang_seconds", above=0, below=inf)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,9 +38,7 @@ def test_a_stop_that_kills_a_rank_in_training_has_lost_its_steps() -> None:
     states = [state(0, "running"), state(1, "running", step=7, phase="training")]
     failure = judge(1, states, ranks=2, stop_requested=True)
     assert failure is not None
-    assert (
-        failure.message == "rank 0, 1 was ended while saving after SIGTERM before it could report"
-    )
+    assert failure.message == "ranks 0, 1 were ended while saving after SIGTERM before reporting"
 
 
 def test_a_killed_rank_is_infrastructure_although_others_failed_over_it() -> None:

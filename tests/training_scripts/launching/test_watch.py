@@ -122,7 +122,7 @@ def test_the_last_restart_names_the_step_and_the_rank_that_were_lost() -> None:
     verdict = find_useless_restart([lost(), ended, [state(2)]], ranks=2)
     assert verdict is not None
     assert (verdict.failure.step, verdict.failure.rank) == (5, 2)
-    assert "rank 2, 3 was ended by a signal" in verdict.failure.message
+    assert "ranks 2, 3 were ended by a signal" in verdict.failure.message
 
 
 def test_a_restart_is_useful_as_soon_as_one_rank_knows_of_a_checkpoint() -> None:

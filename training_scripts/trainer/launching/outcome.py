@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from signal import Signals
 
 from cdk_blackwell.planning.contracts import Failure
 from trainer.rank_state import RankState
@@ -33,10 +34,12 @@ def judge(
         return _failure(causes[0])
     if lost:
         names = ", ".join(str(state.rank) for state in lost)
-        when = "while saving after SIGTERM" if stop_requested else "by a signal, such as SIGKILL"
+        who = f"rank {names} was" if len(lost) == 1 else f"ranks {names} were"
+        when = "while saving after SIGTERM" if stop_requested else "by a signal, such as SIGKILL,"
+        too = f"; so was torchrun, by {Signals(-status).name}" if status < 0 else ""
         return Failure(
             kind="infrastructure",
-            message=f"rank {names} was ended {when} before it could report",
+            message=f"{who} ended {when} before reporting{too}",
             step=max(state.step for state in lost),
             rank=lost[0].rank,
         )

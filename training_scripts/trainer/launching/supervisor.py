@@ -70,12 +70,17 @@ class Launcher:
         if self.stop_requested:
             return 0
         began = time.monotonic()
-        process = self._process = subprocess.Popen(command, env=dict(environment))
+        # A group of its own: a Ctrl-C reaches this launcher alone, which then asks for a save.
+        process = self._process = subprocess.Popen(command, env=dict(environment), process_group=0)
         if self.stop_requested:
             process.send_signal(signal.SIGTERM)
         while True:
             with suppress(subprocess.TimeoutExpired):
-                return process.wait(self._poll_seconds)
+                status = process.wait(self._poll_seconds)
+                if status < 0 and not self.stop_requested:
+                    # Its ranks have sessions of their own and would go on without it.
+                    _send(signal.SIGKILL, self.newest_states())
+                return status
             if self.stop_requested:
                 continue  # SageMaker's own limit counts from here
             verdict = self._judge(ranks, hang_seconds, others)

@@ -221,7 +221,7 @@ def plan(
             "--verify",
             rich_help_panel=_OUTPUT,
             help="Run the trainer's own model under PyTorch's memory tracker and compare "
-            "(a minute or two on a CPU; needs torch).",
+            "(1 to 5 minutes on a CPU; needs torch).",
         ),
     ] = False,
     measured: Annotated[

@@ -46,7 +46,8 @@ def draw(data: ChartData) -> dict[str, Any]:
             subtitleColor="#555555",
             offset=16,
         ),
-        padding=20,
+        # More at the right, where a reader's wider font would run out of the picture.
+        padding={"left": 20, "top": 20, "right": 30, "bottom": 20},
         background="white",
     )
     whole = whole.resolve_scale(color="independent", shape="independent", strokeDash="independent")

@@ -1,0 +1,168 @@
+"""A pipeline that tries, asks, then trains: deploy, trial, a person's yes, the run with the winner.
+
+The last step deploys once more before it launches, with the trial's report in the app's folder, so
+that the run follows what was measured. Ids come from the execution, since none is used twice.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, Duration, Environment, Stack
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_codepipeline as codepipeline
+from aws_cdk import aws_codepipeline_actions as actions
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from cdk_blackwell import Foundation, ModelShape, SmallModelJob, TrialReport
+
+CONNECTION = (
+    "arn:aws:codeconnections:us-west-2:123456789012:connection/00000000-0000-0000-0000-000000000000"
+)
+APP = "python examples/pipeline/app.py"
+REPORT = Path("trial.json")
+DEPLOY = f"npx cdk deploy Training --require-approval never --app '{APP}'"
+RUN = '"${EXECUTION%%-*}"'  # The first of an execution id's groups: eight letters and digits.
+
+
+class TrainingStack(Stack):
+    """A 1B model; a trial's report decides what is left open, once there is one."""
+
+    def __init__(self, scope: Construct, construct_id: str, **props: Any) -> None:
+        super().__init__(scope, construct_id, **props)
+        self.job = SmallModelJob(
+            self,
+            "Train",
+            job_name="nightly",
+            foundation=Foundation(self, "Foundation", availability_zone="us-west-2b"),
+            model=ModelShape.preset("llama-3.2-1b"),
+            dataset_prefix="tokens",
+            sequence_length=8192,
+            train_tokens=20_000_000_000,
+            measured=TrialReport.from_json(REPORT.read_text()) if REPORT.exists() else None,
+            max_runtime=Duration.hours(24),
+            hourly_price_usd=113.93,
+            max_cost_usd=8_500,
+        )
+
+
+class PipelineStack(Stack):
+    """What a push starts."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, training: TrainingStack, **props: Any
+    ) -> None:
+        super().__init__(scope, construct_id, **props)
+        source, report = codepipeline.Artifact("source"), codepipeline.Artifact("trial")
+        tried = self._step(
+            training,
+            "Try",
+            [f"cdk-blackwell trial try-{RUN} --stack Training --yes --json > {REPORT}"],
+            keeps=str(REPORT),
+        )
+        trained = self._step(
+            training,
+            "Train",
+            [
+                f"cp $CODEBUILD_SRC_DIR_trial/{REPORT} .",
+                DEPLOY,
+                f"cdk-blackwell start {RUN} --stack Training --require-trial --yes",
+            ],
+        )
+        execution = {
+            "EXECUTION": codebuild.BuildEnvironmentVariable(
+                value="#{codepipeline.PipelineExecutionId}"
+            )
+        }
+        stages: dict[str, codepipeline.IAction] = {
+            "Source": actions.CodeStarConnectionsSourceAction(
+                action_name="Push",
+                connection_arn=CONNECTION,
+                owner="example",
+                repo="training",
+                output=source,
+            ),
+            "Deploy": actions.CodeBuildAction(
+                action_name="Deploy",
+                project=self._step(training, "Deploy", [DEPLOY]),
+                input=source,
+            ),
+            "Try": actions.CodeBuildAction(
+                action_name="Try",
+                project=tried,
+                input=source,
+                outputs=[report],
+                environment_variables=execution,
+            ),
+            "Ask": actions.ManualApprovalAction(
+                action_name="Ask",
+                additional_information="Try kept trial.json; the run may cost 8,500 USD",
+            ),
+            "Train": actions.CodeBuildAction(
+                action_name="Train",
+                project=trained,
+                input=source,
+                extra_inputs=[report],
+                environment_variables=execution,
+            ),
+        }
+        codepipeline.Pipeline(
+            self,
+            "Pipeline",
+            pipeline_type=codepipeline.PipelineType.V2,
+            # Two executions would deploy over each other.
+            execution_mode=codepipeline.ExecutionMode.QUEUED,
+            stages=[
+                codepipeline.StageProps(stage_name=name, actions=[action])
+                for name, action in stages.items()
+            ],
+        )
+
+    def _step(
+        self, training: TrainingStack, name: str, commands: list[str], keeps: str | None = None
+    ) -> codebuild.PipelineProject:
+        """A build in the pushed folder that may deploy, and ask the job's controller."""
+        spec: dict[str, Any] = {
+            "version": "0.2",
+            "phases": {
+                "install": {
+                    "runtime-versions": {"python": "3.12", "nodejs": "22"},
+                    "commands": ["pip install '.[cli]'", "npm ci", "cdk-blackwell vendor"],
+                },
+                "build": {"commands": commands},
+            },
+        }
+        if keeps:
+            spec["artifacts"] = {"files": [keeps]}
+        project = codebuild.PipelineProject(
+            self,
+            f"{name}Build",
+            build_spec=codebuild.BuildSpec.from_object(spec),
+            environment=codebuild.BuildEnvironment(
+                build_image=codebuild.LinuxBuildImage.AMAZON_LINUX_2023_5
+            ),
+            timeout=Duration.hours(8),  # A trial waits for its instances, then takes up to an hour.
+        )
+        job = training.job
+        job.grant_start(project)
+        job.grant_read_checkpoints(project)
+        job.controller.table.grant_read_data(project)
+        for action, resource in {
+            # The CDK's own roles do the deploying.
+            "sts:AssumeRole": f"arn:aws:iam::{self.account}:role/cdk-*",
+            "cloudformation:DescribeStacks": self._arn("cloudformation", "stack", "Training/*"),
+            "sagemaker:DescribeTrainingJob": self._arn("sagemaker", "training-job", "nightly-*"),
+        }.items():
+            project.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+        return project
+
+    def _arn(self, service: str, resource: str, name: str) -> str:
+        return self.format_arn(service=service, resource=resource, resource_name=name)
+
+
+app = App()
+place = Environment(account="123456789012", region="us-west-2")
+PipelineStack(app, "Pipeline", training=TrainingStack(app, "Training", env=place), env=place)
+app.synth()
