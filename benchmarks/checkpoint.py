@@ -69,7 +69,7 @@ class Bench:
 
     def fresh(self) -> Checkpointer:
         """One that knows of no checkpoint yet, as after a restart."""
-        return Checkpointer(self.folder, self.spec, self.world, warn=refuse)
+        return Checkpointer(self.folder, self.spec, self.world, dataset_sha256="", warn=refuse)
 
     def train(self) -> None:
         """One optimizer step."""

@@ -130,7 +130,7 @@ def find_problem(folder: Path, recipe: str) -> str | None:
     try:
         marker = read_marker(folder)
         if marker.recipe_sha256 != recipe:
-            return "it was made with another model, recipe or dataset than run.json has"
+            return "it was made with another model or recipe than run.json has"
         return find_checkpoint_damage(folder, marker)
     except FileNotFoundError:
         return "it is not complete"

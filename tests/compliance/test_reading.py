@@ -163,6 +163,18 @@ def test_a_wheel_counts_by_its_content(tmp_path: Path) -> None:
     assert ids(assembly(tmp_path, with_bundle(), wheel=b"the wheel")) == []
 
 
+@pytest.mark.parametrize(
+    ("account", "found"), [("442386744353", ["PackageIndex"]), ("123456789012", [])]
+)
+def test_images_of_aws_are_known_in_every_partition(
+    account: str, found: list[str], tmp_path: Path
+) -> None:
+    text = json.dumps(with_bundle())
+    assert "763104351884.dkr.ecr." in text
+    elsewhere = json.loads(text.replace("763104351884.dkr.ecr.", f"{account}.dkr.ecr."))
+    assert ids(assembly(tmp_path, elsewhere, wheel=None)) == found
+
+
 def test_a_way_to_an_index_is_enough(tmp_path: Path) -> None:
     def nat(resources: Resources) -> None:
         resources["Default"] = resource(

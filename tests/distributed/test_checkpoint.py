@@ -146,6 +146,17 @@ def test_upload_markers_never_get_into_a_checkpoint_nor_hinder_its_use(tmp_path:
     assert step_names(root) == ["step-0000000002", "step-0000000004"]
 
 
+def test_a_checkpoint_of_other_data_is_refused(stopped_at_three: Path, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(stopped_at_three, root)
+    manifest = root / "input" / "data" / "dataset" / "manifest.json"
+    told = json.loads(manifest.read_text())
+    told["splits"]["train"].append(told["splits"]["train"][0])
+    manifest.write_text(json.dumps(told))
+    with pytest.raises(AssertionError, match="was made with other data"):
+        train_ranks(2, FREQUENT, root)
+
+
 def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
     spec = tiny_spec(steps=2)
     root = write_container(tmp_path, spec)
@@ -254,7 +265,7 @@ def test_the_next_save_is_expected_to_take_a_quarter_longer_than_the_last(
 ) -> None:
     monkeypatch.setattr(checkpoint, "Writer", lambda world: None)
     alone = World(rank=0, size=1, device=torch.device("cpu"))
-    checkpointer = Checkpointer(Path("unused"), tiny_spec(), alone, warn=print)
+    checkpointer = Checkpointer(Path("unused"), tiny_spec(), alone, dataset_sha256="", warn=print)
     assert checkpointer.predicted_seconds == 0.0
     marker = CompleteMarker(
         run_id="r", step=3, tokens=1, ranks=1, recipe_sha256="", micro_batch_size=None, files={}

@@ -139,7 +139,7 @@ def other_run(spec: RunSpec, root: Path) -> Path:
     [
         (lambda tmp: ["--output", str(tmp)], "exists; give a folder that does not"),
         (lambda tmp: ["--run", str(tmp / "none.json")], "none.json"),
-        (lambda tmp: ["--run", str(other_run(SPEC, tmp))], "another model, recipe or dataset"),
+        (lambda tmp: ["--run", str(other_run(SPEC, tmp))], "another model or recipe"),
         (lambda tmp: ["--checkpoints", str(tmp)], "no checkpoint that can be exported (none at"),
         (lambda tmp: ["--dataset", str(tmp)], "manifest"),
     ],
@@ -155,5 +155,5 @@ def test_mistakes_are_named(
 
 
 def test_a_run_of_another_recipe_is_not_this_run(finished: Path) -> None:
-    with pytest.raises(TrainingError, match="another model, recipe or dataset"):
+    with pytest.raises(TrainingError, match="another model or recipe"):
         choose_checkpoint(finished / "checkpoints", None, "0" * 64)

@@ -10,7 +10,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecr_assets as ecr_assets
 
 from cdk_blackwell import TrainingImage
-from cdk_blackwell.infrastructure.training_image import images_account
+from cdk_blackwell.compliance.aws_images import images_account
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

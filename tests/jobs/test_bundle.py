@@ -84,7 +84,11 @@ def test_the_real_bundle_is_complete() -> None:
     scripts = {"train_small.py", "train_mid.py", "train_large_sharded.py", "prepare_data.py"}
     assert {"launch.py", "trainer/__init__.py"} | scripts <= found
     assert (bundle_source() / "launch.py").is_file()
-    assert [package.name for package in locked_wheels()] == ["safetensors", "torchao"]
+    assert [package.name for package in locked_wheels()] == [
+        "nvidia-ml-py",
+        "safetensors",
+        "torchao",
+    ]
 
 
 def test_a_wheel_of_another_content_does_not_count(source: Path, wheelhouse: Path) -> None:

@@ -17,7 +17,7 @@ from cdk_blackwell import (
     TrialReport,
     make_plan,
 )
-from cdk_blackwell.planning.run_spec import plain
+from cdk_blackwell.planning.strict_json import plain
 from cdk_blackwell.planning.trial import TrialCandidate
 from tests.jobs.examples import REGION, SMALL, ZONE, definition_of
 

@@ -73,6 +73,16 @@ def test_fails_on_buckets_of_another_region(app: App) -> None:
     for number, (name, given) in enumerate(cases.items()):
         with pytest.raises(ValueError, match=rf"{name} Mine/There is in eu-west-1, the stack in"):
             SmallModelJob(stack, f"Job{number}", foundation=foundation, **given, **SMALL)
+    imported = given_parts(stack, key=None, zone=ZONE)
+    imported["file_system"] = SharedFileSystem.from_attributes(
+        file_system_id="fs-0123456789abcdef0",
+        mount_name="abcdefgh",
+        security_group=ec2.SecurityGroup.from_security_group_id(stack, "Theirs", "sg-theirs"),
+        availability_zone=ZONE,
+        dataset_bucket=bucket,
+    )
+    with pytest.raises(ValueError, match="dataset bucket Mine/There is in eu-west-1"):
+        SmallModelJob(stack, "OfTheirs", **imported, **SMALL)
     with pytest.raises(ValueError, match="dataset_bucket Mine/There is in eu-west-1"):
         Foundation(stack, "Other", availability_zone=ZONE, dataset_bucket=bucket)
 

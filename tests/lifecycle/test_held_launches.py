@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cdk_blackwell.lifecycle.handler import claims, stopping
+from cdk_blackwell.lifecycle.handler import claims, launch, stopping
 from tests.lifecycle.scenery import Broken
 from tests.lifecycle.schedules import SCENES, Stage
 from tests.lifecycle.test_state_machine import silence
@@ -60,8 +60,16 @@ def trust_that_it_was_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "may_come", claims.in_progress)
 
 
-@pytest.mark.parametrize("plant", [trust_that_it_was_abandoned])
-@pytest.mark.parametrize("scene", LAUNCHES)
+def and_leave_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first launch needs no table to stop its job when it fails, which alone would save it."""
+    trust_that_it_was_abandoned(monkeypatch)
+    monkeypatch.setattr(launch, "_abandon", lambda services, attempt, requester: None)
+
+
+@pytest.mark.parametrize(
+    ("scene", "plant"),
+    [("job fails", trust_that_it_was_abandoned), ("start", and_leave_what_failed)],
+)
 def test_a_delete_that_does_not_wait_for_it_is_caught(
     monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], scene: str
 ) -> None:

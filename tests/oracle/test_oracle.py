@@ -13,7 +13,8 @@ import torch.distributed as dist
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.recipes import default_optimizer
-from cdk_blackwell.planning.run_spec import Layout, plain
+from cdk_blackwell.planning.run_spec import Layout
+from cdk_blackwell.planning.strict_json import plain
 from trainer import oracle
 
 SHAPE = ModelShape(

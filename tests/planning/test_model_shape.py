@@ -22,7 +22,7 @@ from cdk_blackwell.planning.model_shape import (
     RopeScaling,
 )
 from cdk_blackwell.planning.presets import PRESETS
-from cdk_blackwell.planning.run_spec import read_dataclass
+from cdk_blackwell.planning.strict_json import read_dataclass
 
 LLAMA = ModelShape.preset("llama-3.2-1b")
 

@@ -253,3 +253,13 @@ def test_the_worst_case_counts_grace_and_upload() -> None:
     assert worst_case_usd(
         max_runtime_seconds=3600, instance_count=2, hourly_price_usd=100.0, upload_seconds=0
     ) == pytest.approx(200.0 * (1 + 120 / 3600))
+
+
+def test_a_micro_batch_given_alone_is_said_to_be_the_whole_global_batch() -> None:
+    alone = RecipeOverrides(micro_batch_size=2)
+    wish: dict[str, Any] = {"model": LLAMA_1B, "sequence_length": 8192, "train_tokens": 10**10}
+    plan = make_plan(**wish, instance_count=1, overrides=alone)
+    (warning,) = plan.warnings
+    assert "131,072 tokens a step. Give global_batch_tokens too" in warning
+    held = make_plan(**wish, instance_count=1, overrides=alone, global_batch_tokens=4_194_304)
+    assert held.warnings == ()

@@ -61,6 +61,7 @@ def test_a_marker_has_exactly_the_keys_of_the_contract() -> None:
         "recipe_sha256",
         "files",
         "micro_batch_size",
+        "dataset_sha256",
     }
     assert value["files"] == {".metadata": {"bytes": 5, "sha256": "y"}}
 
@@ -89,7 +90,7 @@ def test_a_wrong_value_is_refused_by_name(
         type(record).from_dict({**record.to_dict(), **change})
 
 
-LATER = ("stepped_at", "checkpointed_at", "metrics", "micro_batch_size")
+LATER = ("stepped_at", "checkpointed_at", "metrics", "micro_batch_size", "dataset_sha256")
 """Keys that the first version did not write."""
 
 

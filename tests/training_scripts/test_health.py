@@ -117,6 +117,14 @@ def test_skipping_has_an_end(tmp_path: Path) -> None:
         run.see(math.nan)
 
 
+def test_steps_left_out_for_a_spike_do_not_count_towards_bf16(tmp_path: Path) -> None:
+    run = Run(tmp_path, "skip", "fp8")
+    run.see(*CALM)
+    spikes = [90.0] * (FALL_BACK_AFTER - 1)
+    assert run.see(*spikes, math.nan) == [False] * FALL_BACK_AFTER
+    assert not (tmp_path / FALLBACK_FILE).exists()
+
+
 @pytest.mark.parametrize("policy", ["warn", "skip"])
 def test_8_bits_are_given_up_only_when_it_happens_in_a_row(
     policy: LossPolicy, tmp_path: Path

@@ -14,6 +14,7 @@ from trainer.launching import package_index, wheels
 from trainer.launching.cluster import LaunchError
 
 SCRIPTS = Path(launch.__file__).parent
+LOCKED = ["nvidia-ml-py", "safetensors", "torchao"]
 
 
 def test_what_the_image_has_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +27,7 @@ def test_a_missing_package_without_wheels_names_the_remedy(
 ) -> None:
     (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
-    with pytest.raises(LaunchError, match=r"lacks safetensors, torchao .*cdk-blackwell vendor"):
+    with pytest.raises(LaunchError, match=r"lacks nvidia-ml-py, safetensors, torchao .*vendor"):
         wheels.install_missing_wheels(tmp_path)
 
 
@@ -45,9 +46,9 @@ def test_only_hash_pinned_wheels_of_the_bundle_are_installed(
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
     monkeypatch.setattr(subprocess, "run", pip)
-    assert wheels.install_missing_wheels(tmp_path) == ["safetensors", "torchao"]
-    assert wanted[0].startswith("safetensors==0.8.0 --hash=sha256:fd6f3f93")
-    assert wanted[1].startswith("torchao==0.18.0 --hash=sha256:6540b148")
+    assert wheels.install_missing_wheels(tmp_path) == LOCKED
+    assert wanted[1].startswith("safetensors==0.8.0 --hash=sha256:fd6f3f93")
+    assert wanted[2].startswith("torchao==0.18.0 --hash=sha256:6540b148")
     assert {"--no-index", "--require-hashes", "--no-deps"} <= set(asked[0])
 
 
@@ -98,7 +99,7 @@ def test_an_index_takes_the_place_of_the_wheels_and_the_hashes_stay(
 
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
     monkeypatch.setattr(subprocess, "run", pip)
-    assert wheels.install_missing_wheels(tmp_path, index="default") == ["safetensors", "torchao"]
+    assert wheels.install_missing_wheels(tmp_path, index="default") == LOCKED
     ((command, _),) = asked
     assert {"--require-hashes", "--no-deps"} <= set(command)
     assert not {"--no-index", "--find-links"} & set(command)

@@ -64,7 +64,9 @@ class Checkpointer:
     All ranks call `begin`, `settle` and `load_newest` in step.
     """
 
-    def __init__(self, root: Path, spec: RunSpec, world: World, *, warn: Warn) -> None:
+    def __init__(
+        self, root: Path, spec: RunSpec, world: World, *, dataset_sha256: str, warn: Warn
+    ) -> None:
         self.root = root
         self.last_complete_step = 0
         """Newest step on disk that is known to be complete; 0 before the first."""
@@ -74,6 +76,7 @@ class Checkpointer:
         """The newest save of this attempt."""
         self._spec, self._world, self._warn = spec, world, warn
         self._recipe_sha256 = recipe_sha256(spec)
+        self._dataset_sha256 = dataset_sha256
         self._saved_at = time.monotonic()
         self._writer = Writer(world)
         self._step = 0
@@ -119,6 +122,7 @@ class Checkpointer:
             ranks=self._world.size,
             recipe_sha256=self._recipe_sha256,
             micro_batch_size=micro_batch_size,
+            dataset_sha256=self._dataset_sha256,
         )
         self._step = step
         self._saved_at = time.monotonic()
@@ -200,8 +204,14 @@ class Checkpointer:
                 continue
             if found.recipe_sha256 != self._recipe_sha256:
                 raise user_error(
-                    f"checkpoint {name} of run {found.run_id!r} was made with another model, "
-                    "recipe or dataset; start a new run_id for a changed run"
+                    f"checkpoint {name} of run {found.run_id!r} was made with another model or "
+                    "recipe; start a new run_id for a changed run"
+                )
+            if found.dataset_sha256 not in (None, self._dataset_sha256):
+                raise user_error(
+                    f"checkpoint {name} of run {found.run_id!r} was made with other data: the "
+                    "dataset's manifest has changed since. Bring the old one back, or start a new "
+                    "run_id for the new data"
                 )
             state = _state(model, optimizer)
             load(state, checkpoint_id=folder)

@@ -46,7 +46,8 @@ class LossWatch:
         self._rate = spec.recipe.optimizer.peak_learning_rate
         self._report, self._file, self._writes = report, folder / FALLBACK_FILE, writes
         self._losses: deque[float] = deque(maxlen=WINDOW)
-        self._in_a_row = 0
+        self._left_out_in_a_row = 0
+        self._not_finite_in_a_row = 0
 
     @property
     def judges_each_step(self) -> bool:
@@ -64,6 +65,7 @@ class LossWatch:
         """
         if not math.isfinite(loss) or not (norm is None or math.isfinite(norm)):
             return self._not_finite(step, loss, norm)
+        self._not_finite_in_a_row = 0
         if self.is_spike(loss):
             mean = statistics.fmean(self._losses)
             text = f"loss {loss:.4g} against {mean:.4g} on average before"
@@ -73,7 +75,7 @@ class LossWatch:
                 return self._leave_out(step, text)
             self._report.event("loss_spike", step=step, loss=loss, reason=text)
         self._losses.append(loss)
-        self._in_a_row = 0
+        self._left_out_in_a_row = 0
         return True
 
     def is_spike(self, loss: float) -> bool:
@@ -87,15 +89,16 @@ class LossWatch:
         text = f"loss {loss:.4g}, gradient norm {'unknown' if norm is None else f'{norm:.4g}'}"
         if not self.judges_each_step:
             raise self._diverged(step, text)
-        if self._eight_bit and self._in_a_row + 1 >= FALL_BACK_AFTER:
+        self._not_finite_in_a_row += 1
+        if self._eight_bit and self._not_finite_in_a_row >= FALL_BACK_AFTER:
             raise self._fall_back(step, text)
         return self._leave_out(step, text)
 
     def _leave_out(self, step: int, text: str) -> bool:
-        self._in_a_row += 1
-        if self._in_a_row >= MOST_SKIPPED:
+        self._left_out_in_a_row += 1
+        if self._left_out_in_a_row >= MOST_SKIPPED:
             raise self._diverged(step, f"{text}, after {MOST_SKIPPED - 1} steps left out in a row")
-        self._report.event("step_skipped", step=step, in_a_row=self._in_a_row, reason=text)
+        self._report.event("step_skipped", step=step, in_a_row=self._left_out_in_a_row, reason=text)
         return False
 
     def _diverged(self, step: int, text: str) -> TrainingError:

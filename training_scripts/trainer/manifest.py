@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cdk_blackwell.planning.contracts import DATASET_MANIFEST_FILE, SCHEMA_VERSION
-from cdk_blackwell.planning.run_spec import read_dataclass
+from cdk_blackwell.planning.strict_json import read_dataclass
 
 Dtype = Literal["uint16", "uint32"]
 ITEM_BYTES: Final[dict[Dtype, int]] = {"uint16": 2, "uint32": 4}
@@ -82,6 +82,11 @@ class Manifest:
     def tokens(self, split: str) -> int:
         """Tokens in a split."""
         return sum(shard.tokens for shard in self.splits.get(split, ()))
+
+    @property
+    def sha256(self) -> str:
+        """Of all that it says, which is what sequences are made of and in which order."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
         """The file's text."""

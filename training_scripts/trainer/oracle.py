@@ -42,7 +42,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.run_spec import Layout, Recipe, read_dataclass
+from cdk_blackwell.planning.run_spec import Layout, Recipe
+from cdk_blackwell.planning.strict_json import read_dataclass
 from trainer.activation_checkpointing import apply_activation_checkpointing
 from trainer.data import BatchPlan
 from trainer.errors import TrainingError

@@ -128,7 +128,13 @@ def train(
         dataset.train.positions = dataset.held_out.positions = positions
     model = build_model(spec, meshes, world)
     optimizer = make_optimizer(model, spec.recipe.optimizer)
-    checkpointer = Checkpointer(container.checkpoints, as_planned, world, warn=report.event)
+    checkpointer = Checkpointer(
+        container.checkpoints,
+        as_planned,
+        world,
+        dataset_sha256=dataset.manifest.sha256,
+        warn=report.event,
+    )
     resumed = checkpointer.load_newest(model, optimizer)
     step = resumed.step if resumed else 0
     if resumed:

@@ -273,7 +273,7 @@ ACKNOWLEDGEMENTS: Final[tuple[Acknowledged, ...]] = (
         path="Bucket/Resource",
         rules=_packs("S3BucketVersioningEnabled", *_ALL),
         reason="Checkpoints are written once under their own step and checked by checksum; pruned "
-        "ones would stay as versions of about 13 bytes a parameter each. versioned=True (or "
+        "ones would stay as versions of about 12 bytes a parameter each. versioned=True (or "
         "versioned_checkpoints=True) where a policy asks for it.",
     ),
     Acknowledged(

@@ -57,7 +57,7 @@ class CheckpointStore(Construct, _CheckpointStore):
 
     :param encryption_key: encrypts the objects. Default: a new key.
     :param versioned: keep overwritten and deleted objects for a time. Default: no, because pruned
-        checkpoints would stay and be billed (about 13 bytes a parameter each).
+        checkpoints would stay and be billed (about 12 bytes a parameter each).
     :param noncurrent_days: how long a versioned bucket keeps them, days. Default: 7.
     :param access_logs: bucket that receives a line for every request; its policy must admit
         ``logging.s3.amazonaws.com``. Default: requests are not logged.

@@ -6,19 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Aws, Stack, Token, region_info
+from aws_cdk import Aws, Stack, Token
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
+from cdk_blackwell.compliance.aws_images import images_account
 from cdk_blackwell.infrastructure.kinds import check_kinds
 
-DEEP_LEARNING_CONTAINERS_ACCOUNT: Final = "763104351884"
-"""Account of AWS's Deep Learning Containers in most regions; taken where the region is unknown."""
-OTHER_ACCOUNTS: Final = {
-    "us-gov-west-1": "442386744353",
-    "us-gov-east-1": "446045086412",
-}
-"""Where the CDK's own table of regions (``region_info``) has no account."""
 DEFAULT_REPOSITORY: Final = "pytorch"
 DEFAULT_TAG: Final = "2.13-cu133-amzn2023-sagemaker"
 URI_LENGTH: Final = 255
@@ -32,14 +26,6 @@ _ECR_URI = re.compile(
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-def images_account(region: str) -> str:
-    """Account of AWS's Deep Learning Containers in ``region``, which may be a token."""
-    if Token.is_unresolved(region):
-        return DEEP_LEARNING_CONTAINERS_ACCOUNT
-    known = region_info.RegionInfo.get(region).dlc_repository_account
-    return known or OTHER_ACCOUNTS.get(region, DEEP_LEARNING_CONTAINERS_ACCOUNT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ Whatever the table says, there is no next attempt when
 
 After an attempt that got no capacity the next one waits {_pauses()} minutes, longer each time in a
 row. Where SageMaker refuses a next attempt for a reason that passes, such as a quota that a job
-which just ended still holds, it is tried again at every sweep, within the same bound.
+which just ended still holds, it is tried again every five minutes, within the same bound.
 
 What earlier attempts were billed (`BillableTimeInSeconds`) is taken from `max_cost_usd`, and the
 next attempt's `MaxRuntimeInSeconds` is cut to what the rest pays for at the worst. Under a training

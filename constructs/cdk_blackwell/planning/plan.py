@@ -32,8 +32,9 @@ from cdk_blackwell.planning.recipes import (
 )
 from cdk_blackwell.planning.refusals import refusal
 from cdk_blackwell.planning.request import Request
-from cdk_blackwell.planning.run_spec import Layout, Recipe, plain
+from cdk_blackwell.planning.run_spec import Layout, Recipe
 from cdk_blackwell.planning.search import search_layouts
+from cdk_blackwell.planning.strict_json import plain
 from cdk_blackwell.planning.suggestions import way_out
 from cdk_blackwell.planning.throughput import ThroughputEstimate
 from cdk_blackwell.planning.tiers import INSTANCE_COUNTS, TIERS, tier_for

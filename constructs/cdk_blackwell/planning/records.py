@@ -14,7 +14,7 @@ from typing import Any
 
 from cdk_blackwell.planning.contracts import COMPLETE_FILE, PROGRESS_FILE, SCHEMA_VERSION
 from cdk_blackwell.planning.json_text import parse_json
-from cdk_blackwell.planning.run_spec import read_dataclass
+from cdk_blackwell.planning.strict_json import read_dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +84,13 @@ class CompleteMarker:
     """Tokens trained on."""
     ranks: int
     recipe_sha256: str
-    """Hash of model, recipe, data and length: what a resumed run must share."""
+    """Hash of model, recipe, names of the data, and length: what a resumed run must share."""
     files: dict[str, FileRecord]
     """File name -> what it must be; markers of a running upload are no part of a checkpoint."""
     micro_batch_size: int | None = None
     """Sequences per data-parallel rank and forward pass that the batch had grown to."""
+    dataset_sha256: str | None = None
+    """Hash of the dataset's manifest; None where it was written before this was noted."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -101,7 +103,8 @@ class CompleteMarker:
     @classmethod
     def from_dict(cls, value: Any) -> CompleteMarker:
         """ValueError names a missing key, a wrong type or another schema version."""
-        known = {"micro_batch_size": None, **_of_this_version(value, COMPLETE_FILE)}
+        optional = {"micro_batch_size": None, "dataset_sha256": None}
+        known = {**optional, **_of_this_version(value, COMPLETE_FILE)}
         marker = _read_known(cls, known, COMPLETE_FILE)
         files = {
             name: _read_known(FileRecord, record, f"{COMPLETE_FILE}: {name}")

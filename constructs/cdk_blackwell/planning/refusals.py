@@ -117,6 +117,6 @@ def _cost(request: Request, plan: Plan) -> Refusal | None:
         rule="cost",
         text=f"{plan.train_tokens:,} tokens are predicted to cost {usd:,.0f} USD "
         f"({plan.cost.total_hours:,.1f} hours on {plural(plan.instance_count, 'instance')} at "
-        f"{request.hourly_price_usd:,} USD an hour) of max_cost_usd {ceiling:,}",
+        f"{request.hourly_price_usd:,} USD an hour) of max_cost_usd {ceiling:,.0f}",
         without_changes="raise max_cost_usd",
     )

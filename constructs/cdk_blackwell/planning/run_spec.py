@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from functools import cache
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
-from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
 from cdk_blackwell.planning.contracts import (
@@ -24,6 +22,7 @@ from cdk_blackwell.planning.contracts import (
 )
 from cdk_blackwell.planning.json_text import parse_json
 from cdk_blackwell.planning.model_shape import ModelShape
+from cdk_blackwell.planning.strict_json import plain, read_dataclass
 
 Precision = Literal["bf16", "fp32", "fp8", "fp8_rowwise", "mxfp8"]
 """Of the blocks' matrix products; embedding, norms and head are bf16 at least, weights fp32.
@@ -34,8 +33,6 @@ multiplies as TF32 on GPUs, the widest format of their tensor cores.
 """
 EIGHT_BIT: Final[frozenset[Precision]] = frozenset({"fp8", "fp8_rowwise", "mxfp8"})
 OptimizerImplementation = Literal["fused", "foreach"]
-MAXIMUM_FLOAT: Final = 10**300
-"""Whole numbers beyond are no floats."""
 GradientSync = Literal["micro_batch", "step"]
 LossPolicy = Literal["warn", "skip", "stop"]
 
@@ -328,80 +325,3 @@ def _check_range(
         broken.append(f"below {below}")
     if broken:
         raise ValueError(f"{name} is {value!r}; it must be {' and '.join(broken)}")
-
-
-def plain(value: Any) -> Any:
-    """The same with lists for tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
-
-
-@cache
-def _type_hints(kind: Any) -> dict[str, Any]:
-    """Resolved once: resolving costs more than all the reading."""
-    return get_type_hints(kind)
-
-
-def read_dataclass(kind: Any, value: Any, where: str) -> Any:
-    """Build dataclass ``kind`` from a JSON object, refusing unknown, missing and mistyped keys.
-
-    Integers are accepted where a float is asked for, booleans never where a number is.
-    """
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{where} must be an object, got {_short(value)}")
-    hints = _type_hints(kind)
-    known = {field.name for field in fields(kind)}
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise ValueError(
-            f"{where} has unknown key {unknown[0]!r}; allowed are {', '.join(sorted(known))}"
-        )
-    missing = sorted(known - set(value))
-    if missing:
-        raise ValueError(f"{where} lacks key {missing[0]!r}")
-    values = {name: _read(hints[name], value[name], f"{where}: {name}") for name in known}
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _read(hint: Any, value: Any, where: str) -> Any:
-    origin = get_origin(hint)
-    if origin is Literal:
-        if value not in get_args(hint):
-            allowed = ", ".join(map(str, get_args(hint)))
-            raise ValueError(f"{where} is {_short(value)}; allowed are {allowed}")
-        return value
-    if origin in (Union, UnionType):
-        if value is None and type(None) in get_args(hint):
-            return None
-        (inner,) = (option for option in get_args(hint) if option is not type(None))
-        return _read(inner, value, where)
-    if origin is tuple:
-        # Only tuple[X, ...] is used; JSON has lists.
-        if not isinstance(value, (list, tuple)):
-            raise ValueError(f"{where} must be a list, got {_short(value)}")
-        return tuple(_read(get_args(hint)[0], item, where) for item in value)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise ValueError(f"{where} must be an object, got {_short(value)}")
-        return value
-    if is_dataclass(hint):
-        return read_dataclass(hint, value, where)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) > MAXIMUM_FLOAT:
-            raise ValueError(f"{where} is {_short(value)}; no number is that large")
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{where} is {_short(value)}; a value of type {hint.__name__} is expected")
-    return value
-
-
-def _short(value: Any) -> str:
-    """As it was given, cut where nobody reads on."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

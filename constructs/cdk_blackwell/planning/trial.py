@@ -14,7 +14,8 @@ from typing import Any, Literal
 from cdk_blackwell.planning.contracts import SCHEMA_VERSION, TRIAL_FILE
 from cdk_blackwell.planning.json_text import parse_json
 from cdk_blackwell.planning.model_shape import ModelShape
-from cdk_blackwell.planning.run_spec import Layout, Recipe, plain, read_dataclass
+from cdk_blackwell.planning.run_spec import Layout, Recipe
+from cdk_blackwell.planning.strict_json import plain, read_dataclass
 
 Outcome = Literal["ok", "out_of_memory", "failed", "hung"]
 

@@ -36,6 +36,7 @@ def save(step: int) -> None:
 
 def report(step: int) -> None:
     """``progress.json``: without it the controller sees no progress, and resumes only once."""
+    now = datetime.now(UTC).isoformat()
     progress = {
         "schema_version": 1,
         "attempt": int(os.environ["CDKB_ATTEMPT"]),
@@ -44,7 +45,10 @@ def report(step: int) -> None:
         "loss": None,
         "validation_loss": None,
         "last_complete_step": step,
-        "time": datetime.now(UTC).isoformat(),
+        "time": now,
+        # Of the last finished step and of the last checkpoint: alarms look at their age.
+        "stepped_at": now,
+        "checkpointed_at": now,
     }
     bucket, _, prefix = os.environ["CDKB_RUN_S3"].removeprefix("s3://").partition("/")
     boto3.client("s3").put_object(

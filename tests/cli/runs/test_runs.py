@@ -38,6 +38,17 @@ def test_the_tables_keep_within_80_columns(failed_once: Deployment) -> None:
     assert "227.86" in "".join(lines)
 
 
+def test_attempts_that_got_no_instances_are_not_counted(deployment: Deployment) -> None:
+    world = deployment.world
+    world.ask("start", "a")
+    world.fails(world.name("a"), "CapacityError: none left", trained=False)
+    world.time.sleep(600)
+    world.sweep()
+    assert world.sagemaker.alive() == [world.name("a", 2)]
+    (line,) = (each for each in deployment.run("runs").stdout.splitlines() if " running " in each)
+    assert " 1/5 " in line
+
+
 def test_an_unknown_run_names_the_known_ones(failed_once: Deployment) -> None:
     error = failed_once.run("runs", "b").exception
     assert isinstance(error, CommandError)

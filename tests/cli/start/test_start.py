@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -155,3 +156,14 @@ def test_an_unknown_override_names_the_known_ones(deployment: Deployment) -> Non
 def test_overrides_that_are_none_are_refused(settings: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match="--set"):
         read_overrides(settings)
+
+
+@pytest.mark.parametrize("command", ["start", "trial"])
+@pytest.mark.parametrize("run_id", ["", "a b", "a-", "a" * 25])
+def test_an_id_that_no_training_job_can_have_is_bad_input(
+    deployment: Deployment, command: str, run_id: str
+) -> None:
+    done = deployment.run(command, run_id)
+    assert isinstance(done.exception, SystemExit)
+    assert done.exception.code == 2
+    assert "is not usable: give 1-24 letters" in " ".join(re.split(r"[\s│]+", done.stderr))

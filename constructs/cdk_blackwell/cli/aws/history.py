@@ -16,6 +16,7 @@ from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.items import UnreadableItemError
 from cdk_blackwell.lifecycle.handler.records import Attempt
+from cdk_blackwell.lifecycle.handler.resume import counts
 from cdk_blackwell.lifecycle.handler.store import Store
 
 NAMED: Final = 10
@@ -58,6 +59,11 @@ class RunFacts:
         """Spent so far; None without a price."""
         costs = [attempt.usd for attempt in self.attempts if attempt.usd is not None]
         return sum(costs) if costs else None
+
+    @property
+    def counted(self) -> int:
+        """Attempts that ``max_attempts`` counts: not those that got no instances."""
+        return sum(counts(each.record.cause, trained=each.record.trained) for each in self.attempts)
 
     @property
     def newest(self) -> AttemptFacts:

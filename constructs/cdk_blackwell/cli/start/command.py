@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cdk_blackwell.cli.aws.options import AsJson, Job, Profile, Region, Stack
-from cdk_blackwell.cli.quantities import money
+from cdk_blackwell.cli.quantities import money, run_id_of
 
 NO_QUESTION_BELOW_USD = 100.0
 """About an hour of one instance: a slip of that size needs no question. This project's choice."""
@@ -16,7 +16,10 @@ NO_QUESTION_BELOW_USD = 100.0
 
 def start(
     run_id: Annotated[
-        str, typer.Argument(metavar="RUN_ID", help="A new id, for example 2027-01-15-a.")
+        str,
+        typer.Argument(
+            metavar="RUN_ID", parser=run_id_of, help="A new id, for example 2027-01-15-a."
+        ),
     ],
     stack: Stack = None,
     job: Job = None,

@@ -13,7 +13,8 @@ from botocore.exceptions import ClientError
 from cdk_blackwell.deployed.jobs import DeployedJob
 from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import TRIAL_FILE, RunLocation
-from cdk_blackwell.planning.run_spec import RunSpec, plain
+from cdk_blackwell.planning.run_spec import RunSpec
+from cdk_blackwell.planning.strict_json import plain
 from cdk_blackwell.planning.trial import TrialCandidate, TrialReport
 
 MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})

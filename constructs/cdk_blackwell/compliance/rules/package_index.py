@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from cdk_blackwell.compliance.aws_images import images_accounts
 from cdk_blackwell.compliance.bundles import bundle_of
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.routes import codeartifact, leads_out
 from cdk_blackwell.compliance.rule import Finding, Rule
 from cdk_blackwell.compliance.templates import Templates
 
-AWS_IMAGES = "763104351884.dkr.ecr."
-"""Account of AWS's own images; what an own image holds is not known here."""
+
+def is_of_aws(image: str) -> bool:
+    """Whether AWS made the image; what an own one holds is not known here."""
+    return any(f"{account}.dkr.ecr." in image for account in images_accounts())
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -21,7 +24,7 @@ def check(templates: Templates) -> Iterator[Finding]:
         image = json.dumps(request.find("AlgorithmSpecification", "TrainingImage"))
         bundle = bundle_of(request)
         subnets = [templates.target(value, request.resource.template) for value in request.subnets]
-        if AWS_IMAGES not in image or bundle is None or not subnets:
+        if not is_of_aws(image) or bundle is None or not subnets:
             continue
         if any(s is None or leads_out(templates, s) or codeartifact(templates, s) for s in subnets):
             continue

@@ -26,7 +26,7 @@ RULE = Rule(
     id="StaleUploads",
     title="Buckets of checkpoints abort stale multipart uploads.",
     why=(
-        "A job that is killed while it saves leaves parts behind; a checkpoint is about 13 "
+        "A job that is killed while it saves leaves parts behind; a checkpoint is about 12 "
         "bytes per parameter, and such parts are listed nowhere."
     ),
     fix="Add a lifecycle rule with AbortIncompleteMultipartUpload (CheckpointStore does).",

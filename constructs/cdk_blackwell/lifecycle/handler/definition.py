@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cdk_blackwell.planning.contracts import SCHEMA_VERSION
-from cdk_blackwell.planning.run_spec import read_dataclass
+from cdk_blackwell.planning.strict_json import read_dataclass
 
 PROPERTY_DEFINITION: Final = "Definition"
 PROPERTY_RUN_ID: Final = "RunId"
