@@ -7,6 +7,7 @@ what a rule or the plan refuses in 3; the CDK's command line turns both into its
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -15,6 +16,7 @@ from aws_cdk import App, Environment
 
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_DONE, Tier
 from cdk_blackwell.planning.errors import DoesNotFitError
+from stacks.context import SettingsError
 from stacks.foundation_stack import FoundationStack
 from stacks.large_sharded_stack import LargeShardedStack
 from stacks.mid_model_stack import MidModelStack
@@ -33,6 +35,7 @@ STACKS: Final[
 def build(app: App) -> App:
     """Add the stacks to ``app``; ValueError says in one line what its context lacks."""
     settings = Settings.from_context(app.node.get_all_context())
+    _check_zone(settings)
     environment = Environment(account=settings.account, region=settings.region)
     foundation = FoundationStack(
         app,
@@ -55,6 +58,16 @@ def build(app: App) -> App:
             description=f"Training job of the {tier} tier on NVIDIA B200",
         )
     return app
+
+
+def _check_zone(settings: Settings) -> None:
+    """The zone is of the region that the command line's profile decides on."""
+    zone, region = settings.availability_zone, os.environ.get("CDK_DEFAULT_REGION")
+    if settings.region is None and zone and region and not zone.startswith(region):
+        raise SettingsError(
+            f"context availability_zone is {zone!r}, and the region that the credentials name is "
+            f"{region}: set AWS_DEFAULT_REGION, or give -c region=<name>"
+        )
 
 
 def main() -> int:

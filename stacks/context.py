@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Collection, Mapping
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 _MISSPELT: Final = 0.8
 """Likeness (difflib's ratio) from which an unknown key is taken for a misspelt one."""
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "az": "availability_zone",
+    "zone": "availability_zone",
+    "batchsize": "micro_batch_size",
+    "globalbatch": "global_batch_tokens",
+    "instances": "instance_count",
+    "nodes": "instance_count",
+    "maxcost": "max_cost_usd",
+    "maxhours": "max_runtime_hours",
+    "maxpending": "max_pending_hours",
+    "maxruntime": "max_runtime_hours",
+    "maxwait": "spot_max_wait_hours",
+    "spot": "spot_max_wait_hours",
+    "price": "hourly_price_usd",
+    "hourlyprice": "hourly_price_usd",
+    "seqlen": "sequence_length",
+    "tokens": "train_tokens",
+}
+"""What people type first, and what a construct's parameter is called -> the key."""
 _TRUE: Final = {"true", "1", "yes"}
 _FALSE: Final = {"false", "0", "no"}
 
@@ -31,10 +51,23 @@ def refuse_misspelt(
         name = key.removeprefix(prefix)
         if name in known:
             continue
-        near = difflib.get_close_matches(name, known, cutoff=_MISSPELT)
+        near = _meant(name, known)
         if near:
             meant = " or ".join(sorted(prefix + one for one in near))
             raise SettingsError(f"context key {key!r} is unknown: did you mean {meant}?")
+
+
+def _meant(name: str, known: Collection[str]) -> list[str]:
+    squeezed = _squeezed(name)
+    same = [one for one in known if _squeezed(one) == squeezed]
+    other = _OTHER_NAMES.get(squeezed)
+    if same or other in known:
+        return same or [str(other)]
+    return difflib.get_close_matches(name, known, cutoff=_MISSPELT)
+
+
+def _squeezed(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def read_value(key: str, value: Any, hint: Any) -> Any:
@@ -97,7 +130,7 @@ def _boolean(key: str, value: Any) -> bool:
 
 
 def _number(key: str, value: Any, kind: type[int] | type[float]) -> int | float:
-    wanted = "a whole number" if kind is int else "a number"
+    wanted = "a whole number, such as 20000000000," if kind is int else "a number"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise SettingsError(f"context {key} is {json.dumps(value)}: {wanted} is expected")
     try:

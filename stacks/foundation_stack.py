@@ -54,6 +54,14 @@ class FoundationStack(Stack):
             storage_gib=storage_gib,
             throughput_per_tib=throughput_per_tib,
         )
+        size = self.foundation.file_system.size
+        assert size is not None, "a new file system knows its size"
+        Annotations.of(self).add_info(
+            f"the file system has {size.storage_gib} GiB at {size.throughput_per_tib} MB/s per "
+            "TiB, for the jobs of this synth. FSx makes one larger and never smaller: "
+            "deploy with the same tiers, model and instance_count, or give storage_gib and "
+            "throughput_per_tib"
+        )
         outputs = {
             "DatasetBucket": (
                 self.foundation.dataset_bucket.bucket_name,

@@ -117,15 +117,15 @@ class JobSettings:
 
     def model_shape(self) -> ModelShape:
         """The model; SettingsError when it is neither a preset nor a readable ``config.json``."""
-        if self.model in ModelShape.preset_names():
-            return ModelShape.preset(self.model)
         path = Path(self.model)
-        if not is_there(path):
+        if self.model not in ModelShape.preset_names() and is_there(path):
+            return ModelShape.from_hugging_face_config(path)
+        try:
+            return ModelShape.preset(self.model)
+        except ValueError as error:
             raise SettingsError(
-                f"model {self.model!r} is neither a preset ({', '.join(ModelShape.preset_names())})"
-                " nor an existing config.json"
-            )
-        return ModelShape.from_hugging_face_config(path)
+                f"context model is neither an existing config.json nor a preset: {error}"
+            ) from error
 
     def measured(self) -> TrialReport | None:
         """The trial to follow, if any; SettingsError when its file is not a report."""
@@ -175,7 +175,8 @@ class Settings:
     """Give the network a NAT gateway."""
     storage_gib: int | None = None
     """Size of the file system: 1200 or a multiple of 2400 GiB. Default: what the tiers' data and
-    checkpoints need."""
+    checkpoints need, so it follows ``tiers``, ``model`` and ``instance_count``; FSx makes a file
+    system larger but never smaller."""
     throughput_per_tib: int | None = None
     """Speed of the file system: 125, 250, 500 or 1000 MB/s per TiB. Default: likewise."""
     tiers: tuple[Tier, ...] = ALL_TIERS

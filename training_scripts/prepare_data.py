@@ -177,7 +177,10 @@ def make_vocabulary(
     if not options.train_tokenizer:
         return load_vocabulary(options.tokenizer, end_of_text=options.end_of_text)
     console.print(f"training a tokenizer of {options.vocab_size} tokens", highlight=False)
-    return train_vocabulary(units, field=field, size=options.vocab_size)
+    vocabulary = train_vocabulary(units, field=field, size=options.vocab_size)
+    if vocabulary.size < options.vocab_size:
+        console.print(f"the text gave {vocabulary.size} of them", highlight=False)
+    return vocabulary
 
 
 def request_digest(options: argparse.Namespace, encoder: Encoder, units: Sequence[Unit]) -> str:

@@ -44,9 +44,9 @@ def test_values_are_read_exactly(key: str, value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("train_tokens", "many", "a whole number is expected"),
-        ("train_tokens", "1.5", "a whole number is expected"),
-        ("train_tokens", True, "a whole number is expected"),
+        ("train_tokens", "many", "a whole number, such as 20000000000, is expected"),
+        ("train_tokens", "1.5", "a whole number, such as 20000000000, is expected"),
+        ("train_tokens", True, "a whole number, such as 20000000000, is expected"),
         ("train_tokens", "-1", "cannot be negative"),
         ("peak_learning_rate", "nan", "a number is expected"),
         ("peak_learning_rate", "inf", "a number is expected"),
@@ -56,15 +56,27 @@ def test_values_are_read_exactly(key: str, value: Any, expected: Any) -> None:
         ("account", 12345678901, "within quotes"),
         ("region", "moon", "us-west-2"),
         ("traintokens", "5", "did you mean train_tokens"),
+        ("max_runtime", 16, "did you mean max_runtime_hours"),
+        ("small_nodes", 2, "did you mean small_instance_count"),
+        ("zone", "us-west-2b", "did you mean availability_zone"),
+        ("runId", "first", "did you mean run_id"),
+        ("train_tokens", "20B", "a whole number, such as 20000000000, is expected"),
+        ("model", "llama-3.1-70b", "its name says 70B"),
         ("tiers", [], "empty list: give some of small, mid, large-sharded"),
-        ("model", "m" * 5000, "neither a preset .* nor an existing config.json"),
-        ("model", "\0", "neither a preset .* nor an existing config.json"),
+        ("model", "m" * 5000, "neither an existing config.json nor a preset"),
+        ("model", "\0", "neither an existing config.json nor a preset"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any, words: str) -> None:
     with pytest.raises(SettingsError, match=words) as refused:
         Settings.from_context({key: value})
     assert key in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["Llama-3.2-1B", "meta-llama/Llama-3.2-1B"])
+def test_a_preset_may_be_spelt_as_its_repository_is(name: str) -> None:
+    (job,) = (Settings.from_context({"small_model": name}).jobs["small"],)
+    assert job.model_shape() == ModelShape.preset("llama-3.2-1b")
 
 
 def test_context_of_other_tools_is_left_alone() -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from aws_cdk.assertions import Match
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Match, Template
+
+from app import build
+from tests.synth.conftest import IN_IMAGE
 
 KEPT = "RetainExceptOnCreate"
 """Stays on delete and replacement; a first create that fails leaves nothing billed behind."""
@@ -188,6 +195,35 @@ def test_without_a_zone_the_regions_first_is_taken_with_a_warning(default: Any) 
     assert subnet["Properties"]["AvailabilityZone"] == {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
     metadata = (default.folder / "FoundationStack.metadata.json").read_text()
     assert "no availability_zone given" in metadata
+
+
+def test_its_size_and_that_it_never_shrinks_are_told(default: Any) -> None:
+    metadata = (default.folder / "FoundationStack.metadata.json").read_text()
+    assert (
+        "the file system has 1200 GiB at 250 MB/s per TiB, for the jobs of this synth" in metadata
+    )
+
+
+def test_the_tutorial_sizes_the_file_system_for_the_job_that_it_deploys_later(
+    tmp_path: Path,
+) -> None:
+    """Another size would be an update that FSx refuses where it is smaller."""
+    lines = [
+        line
+        for line in (Path(__file__).parents[2] / "docs/tutorial.md").read_text().splitlines()
+        if line.startswith("npx cdk deploy")
+    ]
+    sizes = []
+    for number, line in enumerate(lines):
+        words = shlex.split(line)
+        given = dict(word.split("=", 1) for flag, word in pairwise(words) if flag == "-c")
+        app = build(App(context={**IN_IMAGE, **given}, outdir=str(tmp_path / str(number))))
+        stack = app.node.find_child("FoundationStack")
+        assert isinstance(stack, Stack)
+        (found,) = Template.from_stack(stack).find_resources("AWS::FSx::FileSystem").values()
+        sizes.append(found["Properties"])
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1]
 
 
 def test_a_given_zone_is_used_without_asking_the_account(demo: Any) -> None:

@@ -24,6 +24,15 @@ IN_IMAGE = {"packages_in_image": "true"}
 Refuse = Callable[..., str]
 
 
+def test_a_zone_of_another_region_than_the_credentials_is_refused(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDK_DEFAULT_REGION", "us-east-1")
+    text = refuse(availability_zone="us-west-2b")
+    assert "'us-west-2b'" in text
+    assert "us-east-1: set AWS_DEFAULT_REGION" in text
+
+
 @pytest.mark.parametrize(
     ("context", "words"),
     [
@@ -134,7 +143,11 @@ def test_a_missing_wheelhouse_names_the_command_that_fills_it(
 @pytest.mark.parametrize(
     ("context", "code", "beginning"),
     [
-        ({"model": "/does/not/exist"}, EXIT_BAD_INPUT, "model '/does/not/exist'"),
+        (
+            {"model": "/does/not/exist"},
+            EXIT_BAD_INPUT,
+            "context model is neither an existing config.json nor a preset: model '/does",
+        ),
         (
             {"model": "llama-2-13b", "tiers": "small"},
             EXIT_DOES_NOT_FIT,

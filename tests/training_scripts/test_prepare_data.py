@@ -383,3 +383,22 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
         documents.find_units([tmp_path / "a.parquet"], None)
+
+
+def test_a_folder_is_not_taken_for_a_tokenizer(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--input", str(sources), "--output", str(tmp_path / "out")]
+    assert prepare_data.main([*arguments, "--tokenizer", str(tmp_path)]) == 2
+    assert "is a folder; give the tokenizer.json in it" in capsys.readouterr().err
+
+
+def test_a_text_too_small_for_the_vocabulary_says_how_large_it_got(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("two words")
+    arguments = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "out")]
+    assert prepare_data.main([*arguments, "--train-tokenizer", "--vocab-size", "5000"]) == 0
+    size = Manifest.read(tmp_path / "out/manifest.json").tokenizer.vocab_size
+    assert f"the text gave {size} of them" in capsys.readouterr().err
+    assert 257 < size < 300

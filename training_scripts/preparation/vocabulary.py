@@ -43,6 +43,8 @@ class Vocabulary:
 
 def load_vocabulary(path: Path, *, end_of_text: str | None) -> Vocabulary:
     """Read a ``tokenizer.json`` and find the token that ends documents."""
+    if path.is_dir():
+        raise InputError(f"--tokenizer {path} is a folder; give the tokenizer.json in it")
     try:
         text = path.read_text(encoding="utf-8")
         tokenizer = Tokenizer.from_str(text)

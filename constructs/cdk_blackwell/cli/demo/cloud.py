@@ -40,8 +40,8 @@ class Cdk:
         }
 
     def bootstrap(self, account: str, region: str, phase: Phase) -> None:
-        """``cdk bootstrap``."""
-        self._run("bootstrap", [f"aws://{account}/{region}"], phase, app=None)
+        """``cdk bootstrap``; the app of cdk.json would be synthesised beside ours for nothing."""
+        self._run("bootstrap", [f"aws://{account}/{region}"], phase, app=self.assembly)
 
     def synth(self, context: Mapping[str, str], phase: Phase) -> None:
         """``cdk synth`` of all stacks into the assembly, once; later commands use it as it is."""
