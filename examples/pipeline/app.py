@@ -48,6 +48,11 @@ class TrainingStack(Stack):
         )
 
 
+def allow(project: codebuild.PipelineProject, action: str, resource: str) -> None:
+    """One right for a step."""
+    project.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
+
+
 class PipelineStack(Stack):
     """What a push starts."""
 
@@ -56,14 +61,13 @@ class PipelineStack(Stack):
     ) -> None:
         super().__init__(scope, construct_id, **props)
         source, report = codepipeline.Artifact("source"), codepipeline.Artifact("trial")
+        deployed = self._step("Deploy", [DEPLOY])
         tried = self._step(
-            training,
             "Try",
             [f"cdk-blackwell trial try-{RUN} --stack Training --yes --json > {REPORT}"],
             keeps=str(REPORT),
         )
         trained = self._step(
-            training,
             "Train",
             [
                 f"cp $CODEBUILD_SRC_DIR_trial/{REPORT} .",
@@ -71,6 +75,23 @@ class PipelineStack(Stack):
                 f"cdk-blackwell start {RUN} --stack Training --require-trial --yes",
             ],
         )
+        for project in (deployed, trained):
+            # The CDK's own roles do the deploying.
+            allow(project, "sts:AssumeRole", f"arn:aws:iam::{self.account}:role/cdk-*")
+        for project in (tried, trained):
+            training.job.grant_start(project)
+            training.job.grant_read_checkpoints(project)
+            training.job.controller.table.grant_read_data(project)
+            allow(
+                project,
+                "cloudformation:DescribeStacks",
+                self._arn("cloudformation", "stack", "Training/*"),
+            )
+            allow(
+                project,
+                "sagemaker:DescribeTrainingJob",
+                self._arn("sagemaker", "training-job", "nightly-*"),
+            )
         execution = {
             "EXECUTION": codebuild.BuildEnvironmentVariable(
                 value="#{codepipeline.PipelineExecutionId}"
@@ -86,7 +107,7 @@ class PipelineStack(Stack):
             ),
             "Deploy": actions.CodeBuildAction(
                 action_name="Deploy",
-                project=self._step(training, "Deploy", [DEPLOY]),
+                project=deployed,
                 input=source,
             ),
             "Try": actions.CodeBuildAction(
@@ -121,9 +142,9 @@ class PipelineStack(Stack):
         )
 
     def _step(
-        self, training: TrainingStack, name: str, commands: list[str], keeps: str | None = None
+        self, name: str, commands: list[str], keeps: str | None = None
     ) -> codebuild.PipelineProject:
-        """A build in the pushed folder that may deploy, and ask the job's controller."""
+        """A build in the pushed folder."""
         spec: dict[str, Any] = {
             "version": "0.2",
             "phases": {
@@ -136,7 +157,7 @@ class PipelineStack(Stack):
         }
         if keeps:
             spec["artifacts"] = {"files": [keeps]}
-        project = codebuild.PipelineProject(
+        return codebuild.PipelineProject(
             self,
             f"{name}Build",
             build_spec=codebuild.BuildSpec.from_object(spec),
@@ -145,18 +166,6 @@ class PipelineStack(Stack):
             ),
             timeout=Duration.hours(8),  # A trial waits for its instances, then takes up to an hour.
         )
-        job = training.job
-        job.grant_start(project)
-        job.grant_read_checkpoints(project)
-        job.controller.table.grant_read_data(project)
-        for action, resource in {
-            # The CDK's own roles do the deploying.
-            "sts:AssumeRole": f"arn:aws:iam::{self.account}:role/cdk-*",
-            "cloudformation:DescribeStacks": self._arn("cloudformation", "stack", "Training/*"),
-            "sagemaker:DescribeTrainingJob": self._arn("sagemaker", "training-job", "nightly-*"),
-        }.items():
-            project.add_to_role_policy(iam.PolicyStatement(actions=[action], resources=[resource]))
-        return project
 
     def _arn(self, service: str, resource: str, name: str) -> str:
         return self.format_arn(service=service, resource=resource, resource_name=name)

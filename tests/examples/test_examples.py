@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import runpy
-import shlex
 import signal
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -167,6 +167,13 @@ def test_a_schedule_starts_runs_and_failures_reach_own_code(
     assert failed["EventPattern"]["detail"]["what"] == ["failed", "could not be launched"]
 
 
+def as_bash_reads_it(line: str, **environment: str) -> list[str]:
+    """The words of a command, variables filled in."""
+    command = ["bash", "-c", f"printf '%s\\n' {line}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 def test_the_pipeline_asks_between_the_trial_and_the_run(
     templates: Callable[[str], Templates],
 ) -> None:
@@ -183,7 +190,18 @@ def test_the_pipeline_asks_between_the_trial_and_the_run(
     ours = [line for line in lines if line.startswith("cdk-blackwell ")]
     assert [line.split()[1] for line in ours] == ["trial", "start"]
     for line in ours:
-        check_own(shlex.split(line)[1:])
+        check_own(as_bash_reads_it(line, EXECUTION="0a1b2c3d-1111-2222-3333-444455556666")[1:])
+    rights = {
+        name: json.dumps(policy["Properties"]["PolicyDocument"])
+        for name, policy in templates("pipeline")["Pipeline"]["Resources"].items()
+        if policy["Type"] == "AWS::IAM::Policy" and "Build" in name
+    }
+    for action, steps in {
+        "sts:AssumeRole": {"Deploy", "Train"},
+        "lambda:InvokeFunction": {"Try", "Train"},
+        "dynamodb:Query": {"Try", "Train"},
+    }.items():
+        assert {name.partition("Build")[0] for name in rights if action in rights[name]} == steps
 
 
 def test_the_pipelines_run_follows_the_trial_that_lies_in_its_folder(
