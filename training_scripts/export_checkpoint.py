@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from cdk_blackwell.planning.contracts import step_folder
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.run_spec import RunSpec
-from trainer.checkpoint import recipe_sha256
+from trainer.checkpoint import find_unlisted, recipe_sha256
 from trainer.completeness import find_checkpoint_damage, read_marker, step_folders
 from trainer.errors import TrainingError, data_error, user_error
 from trainer.export import MAXIMUM_FILE_BYTES, export_dtype, write_settings, write_weights
@@ -130,8 +130,8 @@ def find_problem(folder: Path, recipe: str) -> str | None:
     try:
         marker = read_marker(folder)
         if marker.recipe_sha256 != recipe:
-            return "it was made with another model or recipe than run.json has"
-        return find_checkpoint_damage(folder, marker)
+            return "it was made with another model, recipe or length than run.json has"
+        return find_checkpoint_damage(folder, marker) or find_unlisted(folder, marker)
     except FileNotFoundError:
         return "it is not complete"
     except (OSError, ValueError) as error:

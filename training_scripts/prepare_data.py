@@ -45,6 +45,7 @@ from trainer.manifest import (
     Tokenizer,
     write_whole,
 )
+from trainer.tokenizer import TEMPLATE_FILE, TOKENIZER_CONFIG_FILE
 
 TOKENIZER_FILE: Final = "tokenizer.json"
 SPLITS: Final = (SPLIT_TRAIN, SPLIT_VALIDATION)
@@ -283,6 +284,11 @@ def finish(
             + ("; lower --validation-fraction" if writers[SPLIT_VALIDATION].shards else "")
         )
     write_whole(output / TOKENIZER_FILE, vocabulary.text)
+    if chat:
+        # For the export: answers end in the chat's own token, and are asked for by its template.
+        write_whole(output / TEMPLATE_FILE, chat.source)
+        special = json.dumps(chat.special_tokens, indent=2, ensure_ascii=False) + "\n"
+        write_whole(output / TOKENIZER_CONFIG_FILE, special)
     result = Manifest(
         dtype=dtype,
         tokenizer=Tokenizer(

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cdk_blackwell.planning.records import CompleteMarker
-from tests.distributed.forked import train_ranks
+from tests.distributed.forked import fork_ranks, train_ranks
 from tests.training_scripts.tiny import tiny_spec, write_container
 from trainer import checkpoint, dataset, stopping
 from trainer.checkpoint import Checkpointer
 from trainer.parallel import World
-from trainer.saving import Saved
 
 
 def step_names(root: Path) -> list[str]:
@@ -260,15 +258,23 @@ def test_a_stop_saves_only_what_is_predicted_to_finish(
         assert 0 < left_out["seconds_left"] <= 100.0
 
 
-def test_the_next_save_is_expected_to_take_a_quarter_longer_than_the_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(checkpoint, "Writer", lambda world: None)
-    alone = World(rank=0, size=1, device=torch.device("cpu"))
-    checkpointer = Checkpointer(Path("unused"), tiny_spec(), alone, dataset_sha256="", warn=print)
-    assert checkpointer.predicted_seconds == 0.0
-    marker = CompleteMarker(
-        run_id="r", step=3, tokens=1, ranks=1, recipe_sha256="", micro_batch_size=None, files={}
-    )
-    checkpointer.latest = Saved(marker=marker, seconds=8.0, blocked_seconds=0.1)
-    assert checkpointer.predicted_seconds == 10.0
+def test_a_stop_breaks_off_a_validation_and_saves_the_step_before_it(tmp_path: Path) -> None:
+    spec = tiny_spec(steps=6, limits={"validation_interval_steps": 3})
+    root = write_container(tmp_path, spec)
+    told = train_ranks(2, spec, root, sigterm_at={0: 3.5})
+    assert {one.step for one in told} == {3}
+    assert set(told[0].series("validation_loss")) == {0}
+    assert told[0].events("stopped")[0]["last_complete_step"] == 3
+
+
+def test_saving_before_any_step_counted_leaves_adams_count_at_zero() -> None:
+    """torch fills an empty optimizer by a step of its own, which would be one too many."""
+
+    def saved(world: World) -> list[float]:
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        state = checkpoint._state(model, optimizer)["optimizer"]["state"]
+        steps = [moments["step"] for moments in (*optimizer.state.values(), *state.values())]
+        return [float(step) for step in steps]
+
+    assert fork_ranks(1, saved) == [[0.0] * 4]

@@ -128,6 +128,19 @@ def test_damage_is_passed_over_unless_that_step_was_asked_for(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_checkpoint_whose_marker_leaves_a_file_out_is_passed_over(finished: Path) -> None:
+    marker = finished / "checkpoints/step-0000000004/COMPLETE.json"
+    honest = marker.read_text()
+    told = json.loads(honest)
+    del told["files"]["__0_0.distcp"]
+    marker.write_text(json.dumps(told))
+    try:
+        chosen = choose_checkpoint(finished / "checkpoints", None, recipe_sha256(SPEC))
+    finally:
+        marker.write_text(honest)
+    assert chosen.name == f"step-{older_step(finished):010d}"
+
+
 def other_run(spec: RunSpec, root: Path) -> Path:
     path = root / "run.json"
     path.write_text(replace(spec, recipe=replace(spec.recipe, seed=99)).to_json())
@@ -139,7 +152,7 @@ def other_run(spec: RunSpec, root: Path) -> Path:
     [
         (lambda tmp: ["--output", str(tmp)], "exists; give a folder that does not"),
         (lambda tmp: ["--run", str(tmp / "none.json")], "none.json"),
-        (lambda tmp: ["--run", str(other_run(SPEC, tmp))], "another model or recipe"),
+        (lambda tmp: ["--run", str(other_run(SPEC, tmp))], "another model, recipe or length"),
         (lambda tmp: ["--checkpoints", str(tmp)], "no checkpoint that can be exported (none at"),
         (lambda tmp: ["--dataset", str(tmp)], "manifest"),
     ],
@@ -155,5 +168,5 @@ def test_mistakes_are_named(
 
 
 def test_a_run_of_another_recipe_is_not_this_run(finished: Path) -> None:
-    with pytest.raises(TrainingError, match="another model or recipe"):
+    with pytest.raises(TrainingError, match="another model, recipe or length"):
         choose_checkpoint(finished / "checkpoints", None, "0" * 64)

@@ -62,6 +62,7 @@ def test_a_marker_has_exactly_the_keys_of_the_contract() -> None:
         "files",
         "micro_batch_size",
         "dataset_sha256",
+        "recent_losses",
     }
     assert value["files"] == {".metadata": {"bytes": 5, "sha256": "y"}}
 
@@ -90,7 +91,14 @@ def test_a_wrong_value_is_refused_by_name(
         type(record).from_dict({**record.to_dict(), **change})
 
 
-LATER = ("stepped_at", "checkpointed_at", "metrics", "micro_batch_size", "dataset_sha256")
+LATER = (
+    "stepped_at",
+    "checkpointed_at",
+    "metrics",
+    "micro_batch_size",
+    "dataset_sha256",
+    "recent_losses",
+)
 """Keys that the first version did not write."""
 
 

@@ -15,6 +15,7 @@ from trainer.completeness import (
     UPLOAD_SECONDS,
     clear_folder,
     find_checkpoint_damage,
+    is_marked,
     measure,
     newest_marked_step,
     prunable,
@@ -168,6 +169,40 @@ def test_a_folder_that_is_filled_while_it_goes_stays_but_never_counts(
     assert prunable(step_folders(tmp_path), keep=1) == [old]
     remove_folder(old)
     assert step_folders(tmp_path) == [newest]
+
+
+def test_what_others_put_into_a_folder_goes_with_it_and_links_lead_nowhere(tmp_path: Path) -> None:
+    path = folder(tmp_path, 3)
+    (path / "COMPLETE.json").unlink()
+    for inner in (path / "COMPLETE.json", path / ".ipynb_checkpoints"):
+        inner.mkdir()
+        (inner / "x").touch()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (path / "link").symlink_to(elsewhere)
+    assert not is_marked(path)
+    remove_folder(path)
+    assert not path.exists()
+    assert (elsewhere / "kept").exists()
+
+
+def test_a_damaged_checkpoint_is_not_one_of_those_that_are_kept(tmp_path: Path) -> None:
+    folders = [folder(tmp_path, step) for step in (4, 3, 2, 1)]
+    damaged = {folders[1].name}
+    assert prunable(folders, keep=2, damaged=damaged) == [folders[1], folders[3]]
+
+
+def test_a_folder_that_cannot_be_looked_into_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder(tmp_path, 3)
+
+    def refuse(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert not is_marked(path)
 
 
 def test_a_folder_is_cleared_before_it_is_written_again(tmp_path: Path) -> None:

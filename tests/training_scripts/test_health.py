@@ -48,13 +48,13 @@ class Run:
     ("policy", "precision", "each"),
     [
         ("warn", "bf16", False),
-        ("stop", "bf16", False),
+        ("stop", "bf16", True),
         ("skip", "bf16", True),
         ("warn", "fp8", True),
-        ("stop", "fp8", False),
+        ("stop", "fp8", True),
     ],
 )
-def test_the_gpu_is_waited_for_only_where_a_step_may_be_left_out(
+def test_the_gpu_is_waited_for_only_where_a_step_may_not_count(
     policy: LossPolicy, precision: str, each: bool, tmp_path: Path
 ) -> None:
     assert Run(tmp_path, policy, precision).watch.judges_each_step is each
@@ -79,6 +79,15 @@ def test_stop_ends_the_run(tmp_path: Path) -> None:
     run.see(*CALM)
     with pytest.raises(TrainingError, match=r"step 33 by loss_policy 'stop': loss 9 against 3 on"):
         run.see(9.0)
+
+
+def test_a_resumed_run_holds_losses_against_those_before(tmp_path: Path) -> None:
+    before = Run(tmp_path, "skip")
+    before.see(*CALM)
+    assert Run(tmp_path, "skip").see(9.0) == [True], "nothing is known yet"
+    resumed = Run(tmp_path, "skip")
+    resumed.watch.restore(before.watch.recent)
+    assert resumed.see(9.0, 3.0) == [False, True]
 
 
 def test_the_bound_is_six_standard_deviations(tmp_path: Path) -> None:

@@ -284,13 +284,12 @@ def test_a_failed_run_leaves_its_class_step_and_rank(scripted: Path) -> None:
     assert text == "CDKB class=data step=4 rank=0: shard x is corrupt"
 
 
-def test_a_killed_rank_is_reported_as_infrastructure(scripted: Path) -> None:
+def test_a_killed_torchrun_is_reported_as_infrastructure(scripted: Path) -> None:
     status, text = run_scripted(scripted, "os.kill(os.getpid(), signal.SIGKILL)")
     assert status == 1
     assert Failure.find(text) == Failure(
         kind="infrastructure",
-        message="rank 0 was ended by a signal, such as SIGKILL, before reporting; so was torchrun, "
-        "by SIGKILL",
+        message="rank 0 was ended with torchrun, which signal 9 (Killed) ended, before reporting",
         step=4,
         rank=0,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -345,60 +344,3 @@ def test_text_that_quotes_the_end_of_text_does_not_end_there(tmp_path: Path) -> 
     assert status == 0
     end = Manifest.read(tmp_path / "out/manifest.json").tokenizer.end_of_text_id
     assert [i for i, t in enumerate(read_tokens(tmp_path / "out", "train")) if t == end] == [26]
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ('{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
-        ('{"text": "a"}\n\n{"body": "b"}\n', "line 3 has no field 'text' (it has: body)"),
-        ('{"text": ["a"]}\n', "x.jsonl: field 'text' holds list \"['a']\", not text"),
-        ('{"text": "a"}\n' + "[" * 200_000 + "\n", "line 2 is not JSON"),
-        ("3\n", "line 1 has no field 'text' (it has: no object)"),
-    ],
-)
-def test_a_wrong_record_is_named(
-    lines: str, message: str, sources: Path, tmp_path: Path, capsys: Any
-) -> None:
-    assert prepare(sources, tmp_path / "first") == 0
-    capsys.readouterr()
-    (tmp_path / "x.jsonl").write_text(lines)
-    tokenizer = str(tmp_path / "first/tokenizer.json")
-    arguments = ["--input", str(tmp_path / "x.jsonl"), "--tokenizer", tokenizer]
-    assert prepare_data.main([*arguments, "--output", str(tmp_path / "out")]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "out/manifest.json").exists()
-
-
-def test_parquet_without_pyarrow_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match=r"pip install 'cdk-blackwell\[data\]'"):
-        documents.find_units([tmp_path / "a.parquet"], None)
-
-
-def test_damaged_parquet_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
-        documents.find_units([tmp_path / "a.parquet"], None)
-
-
-def test_a_folder_is_not_taken_for_a_tokenizer(
-    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--input", str(sources), "--output", str(tmp_path / "out")]
-    assert prepare_data.main([*arguments, "--tokenizer", str(tmp_path)]) == 2
-    assert "is a folder; give the tokenizer.json in it" in capsys.readouterr().err
-
-
-def test_a_text_too_small_for_the_vocabulary_says_how_large_it_got(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.txt").write_text("two words")
-    arguments = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "out")]
-    assert prepare_data.main([*arguments, "--train-tokenizer", "--vocab-size", "5000"]) == 0
-    size = Manifest.read(tmp_path / "out/manifest.json").tokenizer.vocab_size
-    assert f"the text gave {size} of them" in capsys.readouterr().err
-    assert 257 < size < 300

@@ -19,9 +19,9 @@ from typing import Any, Final, NoReturn
 
 from preparation.errors import InputError
 from preparation.vocabulary import read_tokenizer_config, token_text
+from trainer.tokenizer import TEMPLATE_FILE
 
 ASSISTANT = "assistant"
-TEMPLATE_FILE = "chat_template.jinja"
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names of what an answer was reasoned from; templates read the first, one family the second."""
 SPECIAL_TOKENS = tuple(
@@ -87,13 +87,12 @@ class ChatTemplate:
         return Rendered(text=whole, spans=tuple(spans))
 
     def _text(self, turns: list[dict[str, Any]], *, prompt: bool) -> str:
-        import jinja2
-
         values = {"tools": None, "documents": None, **self.special_tokens}
         try:
             text: str = self._program.render(messages=turns, add_generation_prompt=prompt, **values)
-        except (jinja2.TemplateError, TypeError, AttributeError) as error:
-            raise InputError(f"the chat template refuses a conversation: {error}") from error
+        except Exception as error:  # a template is a program of somebody's, and may raise anything
+            reason = str(error) or type(error).__name__
+            raise InputError(f"the chat template refuses a conversation: {reason}") from error
         return text
 
     @cached_property

@@ -123,7 +123,7 @@ def read_documents(unit: Unit, field: str) -> Iterator[Any]:
 
 def _read_text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         return None
 
@@ -166,7 +166,12 @@ def _read_rows(unit: Unit, field: str) -> Iterator[Any]:
         raise InputError(
             f"{unit.path} has no column {field!r} (it has: {', '.join(names)}); give --field"
         )
-    yield from file.read_row_group(unit.start, columns=[field]).column(0).to_pylist()
+    try:
+        yield from file.read_row_group(unit.start, columns=[field]).column(0).to_pylist()
+    except ValueError as error:  # Arrow's own errors are, and so is text that is not UTF-8
+        raise InputError(
+            f"{unit.path}, row group {unit.start}: column {field!r} cannot be read: {error}"
+        ) from error
 
 
 def _parquet_file(path: Path) -> Any:

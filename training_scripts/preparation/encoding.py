@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import signal
+import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from itertools import chain, islice
+from multiprocessing import get_context, parent_process
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -24,6 +26,8 @@ from preparation.errors import InputError
 from preparation.vocabulary import Vocabulary
 from trainer.manifest import SPLIT_TRAIN, SPLIT_VALIDATION
 
+PIECE_CHARACTERS: Final = 4 << 20
+"""Encoded at once: about a gigabyte of the tokenizer's memory."""
 TASKS_AHEAD: Final = 4
 """Per process: enough that none waits, few enough that results do not fill memory."""
 
@@ -68,8 +72,17 @@ def start_worker(encoder: Encoder) -> None:
     """Give a tokenising process its tokenizer; an interrupt is the parent's to handle."""
     global _encode
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _encode = _Worker(encoder)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed tells nobody, and its workers would wait for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def encode(task: Sequence[Unit]) -> Encoded:
@@ -107,19 +120,24 @@ class _Worker:
 
     def _texts(self, found: list[str | None]) -> list[Document]:
         texts = [document for document in found if is_text(document)]
+        pieces = [piece for text in texts for piece in cut(text)]
+        ids = chain.from_iterable(self._ids(batch) for batch in batched(pieces))
+        end = np.array([self._encoder.vocabulary.end_of_text_id], dtype=np.uint32)
+        return [
+            Document(
+                split=split_of(text, self._encoder.validation_fraction),
+                tokens=np.concatenate([*islice(ids, len(cut(text))), end]),
+                mask=None,
+            )
+            for text in texts
+        ]
+
+    def _ids(self, texts: list[str]) -> list[NDArray[np.uint32]]:
         with _refusal():
             encodings = self._tokenizer.encode_batch_fast(
                 texts, add_special_tokens=self._encoder.add_special_tokens
             )
-        end = self._encoder.vocabulary.end_of_text_id
-        return [
-            Document(
-                split=split_of(text, self._encoder.validation_fraction),
-                tokens=np.array([*encoding.ids, end], dtype=np.uint32),
-                mask=None,
-            )
-            for text, encoding in zip(texts, encodings, strict=True)
-        ]
+        return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
 
     def _conversations(self, found: list[Any]) -> list[Document]:
         assert self._encoder.chat is not None
@@ -128,6 +146,8 @@ class _Worker:
             if not messages:
                 continue
             rendered = self._encoder.chat.render(messages)
+            if not is_text(rendered.text):
+                continue
             with _refusal():
                 encoding = self._tokenizer.encode(rendered.text, add_special_tokens=False)
             mask = np.array([rendered.counts(*o) for o in encoding.offsets], dtype=np.uint8)
@@ -165,6 +185,31 @@ def is_text(document: str | None) -> TypeGuard[str]:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def cut(text: str) -> list[str]:
+    """A text whole, or one of very many characters in pieces that end in a line's end.
+
+    While it encodes, the tokenizer needs hundreds of bytes a token.
+    """
+    pieces, start = [], 0
+    while len(text) - start > PIECE_CHARACTERS:
+        end = text.rfind("\n", start, start + PIECE_CHARACTERS) + 1 or start + PIECE_CHARACTERS
+        pieces.append(text[start:end])
+        start = end
+    return [*pieces, text[start:]]
+
+
+def batched(pieces: Iterable[str]) -> Iterator[list[str]]:
+    """Together no more than one piece may have."""
+    batch: list[str] = []
+    for piece in pieces:
+        if batch and sum(map(len, batch)) + len(piece) > PIECE_CHARACTERS:
+            yield batch
+            batch = []
+        batch.append(piece)
+    if batch:
+        yield batch
 
 
 def split_of(text: str, validation_fraction: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from cdk_blackwell.planning.contracts import DATASET_MANIFEST_FILE
@@ -20,6 +21,8 @@ from trainer.mixture import quotas
 def write_mixture(folder: Path, weights: list[str]) -> Manifest:
     """Write the manifest of ``NAME=WEIGHT`` datasets in folders below ``folder``."""
     sources = [_source(folder, text) for text in weights]
+    if not math.isfinite(sum(source.weight for source in sources)):
+        raise InputError("--mix: the weights add up to more than a number can hold")
     names = [source.folder for source in sources]
     if len(set(names)) < len(names):
         raise InputError(f"--mix names a dataset twice: {', '.join(names)}")

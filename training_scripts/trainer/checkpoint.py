@@ -80,6 +80,8 @@ class Checkpointer:
         self._saved_at = time.monotonic()
         self._writer = Writer(world)
         self._step = 0
+        self._damaged: set[str] = set()
+        """Folders that were skipped when the run was resumed, and not written again since."""
 
     @property
     def busy(self) -> bool:
@@ -112,6 +114,7 @@ class Checkpointer:
         step: int,
         tokens: int,
         micro_batch_size: int | None = None,
+        recent_losses: tuple[float, ...] = (),
     ) -> None:
         """Copy everything; it is written while training goes on, until `settle`."""
         marker = partial(
@@ -123,7 +126,9 @@ class Checkpointer:
             recipe_sha256=self._recipe_sha256,
             micro_batch_size=micro_batch_size,
             dataset_sha256=self._dataset_sha256,
+            recent_losses=recent_losses,
         )
+        self._damaged.discard(step_folder(step))
         self._step = step
         self._saved_at = time.monotonic()
         self._writer.begin(
@@ -181,7 +186,8 @@ class Checkpointer:
         """What cannot be removed, or even listed, takes room and nothing else."""
         try:
             left = [path for path in unfinished if path.is_dir() and not is_marked(path)]
-            old = prunable(step_folders(self.root), keep=keep, newest_good=newest_good)
+            folders = step_folders(self.root)
+            old = prunable(folders, keep=keep, newest_good=newest_good, damaged=self._damaged)
         except OSError as error:
             self._warn("checkpoint_not_removed", folder=self.root.name, reason=str(error))
             return
@@ -201,11 +207,12 @@ class Checkpointer:
             found = self._usable(folder)
             if isinstance(found, str):
                 self._warn("checkpoint_skipped", folder=name, reason=found)
+                self._damaged.add(name)
                 continue
             if found.recipe_sha256 != self._recipe_sha256:
                 raise user_error(
-                    f"checkpoint {name} of run {found.run_id!r} was made with another model or "
-                    "recipe; start a new run_id for a changed run"
+                    f"checkpoint {name} of run {found.run_id!r} was made with another model, "
+                    "recipe or length; start a new run_id for a changed run"
                 )
             if found.dataset_sha256 not in (None, self._dataset_sha256):
                 raise user_error(
@@ -234,7 +241,8 @@ class Checkpointer:
                 folder, marker, part=self._world.rank, parts=self._world.size
             )
             if problem is None and self._world.is_first:
-                problem = _find_unlisted(folder, marker)
+                # It has checked .metadata by now, which comes first, so it is safe to unpickle.
+                problem = find_unlisted(folder, marker)
         except FileNotFoundError:
             problem = "it is not complete"
         except (OSError, ValueError) as error:
@@ -245,8 +253,8 @@ class Checkpointer:
         return marker
 
 
-def _find_unlisted(folder: Path, marker: CompleteMarker) -> str | None:
-    """A file that the checkpoint's own index needs and the marker does not vouch for, or None."""
+def find_unlisted(folder: Path, marker: CompleteMarker) -> str | None:
+    """Why not to trust it: torch's index needs a file that the marker does not list; else None."""
     stored = FileSystemReader(folder).read_metadata().storage_data or {}
     needed = {record.relative_path for record in stored.values()}
     unlisted = sorted(needed - marker.files.keys())
@@ -259,6 +267,11 @@ def _state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]
     What torchao wraps to gather in 8 bits would be saved as garbage by the copy that asynchronous
     saving makes, and could not be loaded into a model of another precision.
     """
+    if not optimizer.state:
+        # torch fills it by a step without gradients, which must not count as one of training.
+        get_state_dict(model, optimizer)
+        for moments in optimizer.state.values():
+            moments["step"].zero_()
     model_state, optimizer_state = get_state_dict(model, optimizer)
     state = {"model": model_state, "optimizer": optimizer_state}
     plain: dict[str, Any] = tree_map_only(Tensor, unwrapped, state)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -89,8 +90,11 @@ def step_folders(root: Path) -> list[Path]:
 
 
 def is_marked(folder: Path) -> bool:
-    """Whether the folder has ``COMPLETE.json``, its files unchecked."""
-    return (folder / COMPLETE_FILE).exists()
+    """Whether the folder has ``COMPLETE.json``, its files unchecked; not where none can look."""
+    try:
+        return (folder / COMPLETE_FILE).is_file()
+    except OSError:
+        return False
 
 
 def newest_marked_step(root: Path) -> int:
@@ -99,7 +103,13 @@ def newest_marked_step(root: Path) -> int:
     return next((step for name in marked if (step := parse_step_folder(name)) is not None), 0)
 
 
-def prunable(folders: Iterable[Path], *, keep: int, newest_good: int | None = None) -> list[Path]:
+def prunable(
+    folders: Iterable[Path],
+    *,
+    keep: int,
+    newest_good: int | None = None,
+    damaged: Collection[str] = (),
+) -> list[Path]:
     """Complete folders beyond the newest ``keep`` (at least one), and incomplete older ones.
 
     ``folders`` come newest first. Anything newer than the newest complete folder stays: it may be
@@ -107,6 +117,7 @@ def prunable(folders: Iterable[Path], *, keep: int, newest_good: int | None = No
 
     ``newest_good``: step of the newest checkpoint that is known to be good; marked folders of later
     steps were skipped for their damage, so they neither count nor go. Default: all marked ones are.
+    ``damaged``: names of folders that were skipped; once training has passed them they go first.
     """
     complete_seen = 0
     out = []
@@ -114,7 +125,7 @@ def prunable(folders: Iterable[Path], *, keep: int, newest_good: int | None = No
         step = parse_step_folder(folder.name)
         if newest_good is not None and step is not None and step > newest_good:
             continue
-        if is_marked(folder):
+        if is_marked(folder) and folder.name not in damaged:
             complete_seen += 1
             if complete_seen > max(1, keep):
                 out.append(folder)
@@ -140,10 +151,15 @@ def is_uploading(folder: Path) -> bool:
 
 
 def clear_folder(folder: Path) -> None:
-    """Remove a checkpoint's files, its marker first, so that a half-removed one never counts."""
-    (folder / COMPLETE_FILE).unlink(missing_ok=True)
-    for path in list(folder.iterdir()):
-        path.unlink(missing_ok=True)
+    """Empty a checkpoint's folder, its marker first, so that a half-removed one never counts.
+
+    Folders in it are somebody else's, such as an editor's; a link goes, not what it leads to.
+    """
+    for path in (folder / COMPLETE_FILE, *folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def remove_folder(folder: Path) -> None:

@@ -34,7 +34,13 @@ from trainer.manifest import Manifest
 from trainer.model import Decoder
 from trainer.parallel import World
 from trainer.precision import unwrapped
-from trainer.tokenizer import read_end_of_text
+from trainer.tokenizer import (
+    TEMPLATE_FILE,
+    TOKENIZER_CONFIG_FILE,
+    read_end_of_text,
+    read_special_tokens,
+    read_token_id,
+)
 
 MAXIMUM_FILE_BYTES = 5 * 1000**3
 Fetch = Callable[[list[str]], Iterable[tuple[str, Tensor]]]
@@ -142,21 +148,33 @@ def gather(
 def write_settings(
     shape: ModelShape, *, folder: Path, dtype: torch.dtype, dataset: Path, manifest: Manifest
 ) -> None:
-    """Everything but the weights."""
+    """Everything but the weights.
+
+    Of text, the token that ends documents also begins and ends what is generated. A chat brings
+    tokens of its own; generation then ends at either.
+    """
     end = manifest.tokenizer.end_of_text_id
-    config = shape.to_hugging_face_config()
-    config |= {"bos_token_id": end, "eos_token_id": end, "dtype": str(dtype).removeprefix("torch.")}
-    write_json(folder / "config.json", config)
-    write_json(folder / "generation_config.json", {"bos_token_id": end, "eos_token_id": end})
     source = dataset / manifest.tokenizer.file
-    shutil.copyfile(source, folder / "tokenizer.json")
     text = read_end_of_text(source, end)
+    special = {"bos_token": text, "eos_token": text, **read_special_tokens(source)}
+    ids = {name: read_token_id(source, special[f"{name}_token"]) for name in ("bos", "eos")}
+    bos, eos = (end if number is None else number for number in ids.values())
+    config = shape.to_hugging_face_config()
+    config |= {"bos_token_id": bos, "eos_token_id": eos, "dtype": str(dtype).removeprefix("torch.")}
+    write_json(folder / "config.json", config)
     write_json(
-        folder / "tokenizer_config.json",
+        folder / "generation_config.json",
+        {"bos_token_id": bos, "eos_token_id": eos if eos == end else [eos, end]},
+    )
+    shutil.copyfile(source, folder / "tokenizer.json")
+    template = source.with_name(TEMPLATE_FILE)
+    if template.is_file():
+        shutil.copyfile(template, folder / TEMPLATE_FILE)
+    write_json(
+        folder / TOKENIZER_CONFIG_FILE,
         {
+            **special,
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": text,
-            "eos_token": text,
             "model_max_length": shape.max_position_embeddings,
             "clean_up_tokenization_spaces": False,
         },

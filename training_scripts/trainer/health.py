@@ -1,8 +1,8 @@
 """What to do about a loss that jumps or is no number: warn, leave the step out, or stop.
 
 A step's loss is a spike when it lies more than `SIGMAS` standard deviations above the mean of the
-last `WINDOW` ones; both values are those of OLMo-core's ``SkipStepOptimizer``. The window begins
-anew with every start.
+last `WINDOW` ones; both values are those of OLMo-core's ``SkipStepOptimizer``. Checkpoints carry
+the window, so that a resumed run decides as one that went on.
 
 An 8-bit format may run out of range where bf16 does not. So in 8 bits steps without a finite loss
 are left out, unless the policy is to stop, and if that does not help, the run goes on in bf16: the
@@ -15,6 +15,7 @@ import json
 import math
 import statistics
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,7 @@ FALLBACK_FILE: Final = "precision_fallback.json"
 
 
 class LossWatch:
-    """The losses of one start; every rank holds one, is given the same, and decides alike."""
+    """The losses of a run; every rank holds one, is given the same, and decides alike."""
 
     def __init__(self, spec: RunSpec, report: Reporter, *, folder: Path, writes: bool) -> None:
         """``folder`` keeps the decision to fall back, which the rank that ``writes`` leaves."""
@@ -50,12 +51,22 @@ class LossWatch:
         self._not_finite_in_a_row = 0
 
     @property
-    def judges_each_step(self) -> bool:
-        """Whether a step may be left out, so that its loss must be known before the optimizer runs.
+    def recent(self) -> tuple[float, ...]:
+        """The window, oldest first."""
+        return tuple(self._losses)
 
-        This waits for the GPU once per step. Otherwise losses are looked at with each metrics line.
+    def restore(self, recent: Sequence[float]) -> None:
+        """Go on with a checkpoint's window."""
+        self._losses.extend(recent)
+
+    @property
+    def judges_each_step(self) -> bool:
+        """Whether a step may not count, so that its loss must be known before the optimizer runs.
+
+        This waits for the GPU once per step. Otherwise losses are looked at with each metrics line,
+        and checkpoints may hold what came after a spike.
         """
-        return self._policy == "skip" or (self._eight_bit and self._policy == "warn")
+        return self._policy != "warn" or self._eight_bit
 
     def accept(self, step: int, loss: float, norm: float | None) -> bool:
         """Whether the step counts; TrainingError when the run has to stop.
@@ -87,7 +98,7 @@ class LossWatch:
 
     def _not_finite(self, step: int, loss: float, norm: float | None) -> bool:
         text = f"loss {loss:.4g}, gradient norm {'unknown' if norm is None else f'{norm:.4g}'}"
-        if not self.judges_each_step:
+        if self._policy == "stop" or not self.judges_each_step:
             raise self._diverged(step, text)
         self._not_finite_in_a_row += 1
         if self._eight_bit and self._not_finite_in_a_row >= FALL_BACK_AFTER:

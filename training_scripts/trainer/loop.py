@@ -112,8 +112,8 @@ class TrainingLoop:
             self.progress.note(self.state(step))
         if step < total and agree(self.world.maximum, self.stop.requested)[0]:
             return self.leave(step)
-        if step == 0:
-            self.validate(step)
+        if step == 0 and not self.validate(step):
+            return self.leave(step)
         interval = Interval()
         while step < total:
             rate = learning_rate(step + 1, total_steps=total, optimizer=self.spec.recipe.optimizer)
@@ -147,8 +147,9 @@ class TrainingLoop:
                 return self.leave(step)
             if last:
                 self.predictions.conclude(step)
-            if last or step % self.spec.limits.validation_interval_steps == 0:
-                self.validate(step)
+            due = last or step % self.spec.limits.validation_interval_steps == 0
+            if due and not self.validate(step) and not last:
+                return self.leave(step)
             if last and self.saves:
                 self.save_last(step)
             elif save:
@@ -299,11 +300,19 @@ class TrainingLoop:
         self.predictions.observe(step, tokens=tokens, seconds=seconds, memory=memory)
         self.stream.wait_seconds = 0.0
 
-    def validate(self, step: int) -> None:
-        """Held-out loss, where there is held-out data."""
+    def validate(self, step: int) -> bool:
+        """Held-out loss, where there is held-out data; False where a stop broke it off."""
         sequences = self.spec.data.validation_sequences
         if sequences < 1 or not len(self.held_out):
-            return
+            return True
+        stopped = False
+
+        def goes_on() -> bool:
+            nonlocal stopped
+            self.ranks.beat()
+            stopped = agree(self.world.maximum, self.stop.requested)[0]
+            return not stopped
+
         batches = validation_batches(
             self.held_out,
             sequences=sequences,
@@ -311,9 +320,13 @@ class TrainingLoop:
             rank=self.meshes.data_rank,
             ranks=self.meshes.layout.data_parallel,
         )
-        self.validation_loss = held_out_loss(self.model, batches, self.world)
+        loss = held_out_loss(self.model, batches, self.world, goes_on=goes_on)
         reshard(self.model)
-        self.report.metrics(step=step, validation_loss=self.validation_loss)
+        if stopped:
+            return False
+        self.validation_loss = loss
+        self.report.metrics(step=step, validation_loss=loss)
+        return True
 
     def begin_save(self, step: int) -> None:
         """Copy what is to be saved; it is written while training goes on.
@@ -331,6 +344,7 @@ class TrainingLoop:
             step=step,
             tokens=self.tokens(step),
             micro_batch_size=self.plan.micro_batch_size,
+            recent_losses=self.health.recent,
         )
 
     def settle(self, step: int) -> None:

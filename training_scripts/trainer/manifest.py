@@ -84,8 +84,8 @@ class Manifest:
         return sum(shard.tokens for shard in self.splits.get(split, ()))
 
     @property
-    def sha256(self) -> str:
-        """Of all that it says, which is what sequences are made of and in which order."""
+    def content_sha256(self) -> str:
+        """SHA-256 (hex) of its content: equal ones give the same sequences in the same order."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:

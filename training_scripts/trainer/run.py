@@ -132,12 +132,14 @@ def train(
         container.checkpoints,
         as_planned,
         world,
-        dataset_sha256=dataset.manifest.sha256,
+        dataset_sha256=dataset.manifest.content_sha256,
         warn=report.event,
     )
+    health = LossWatch(spec, report, folder=container.checkpoints, writes=world.is_first)
     resumed = checkpointer.load_newest(model, optimizer)
     step = resumed.step if resumed else 0
     if resumed:
+        health.restore(resumed.recent_losses)
         report.event("resumed", step=step, tokens=resumed.tokens, ranks_then=resumed.ranks)
     else:
         load_initial_weights(model, container, report)
@@ -172,7 +174,7 @@ def train(
         open_stream=open_stream,
         growth=growth,
         predictions=PredictionCheck(spec, layout, world, report),
-        health=LossWatch(spec, report, folder=container.checkpoints, writes=world.is_first),
+        health=health,
         held_out=dataset.held_out,
         checkpointer=checkpointer,
         progress=progress,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from trainer.manifest import Tokenizer, file_sha256
+
+TEMPLATE_FILE: Final = "chat_template.jinja"
+TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
+"""Where ``transformers`` looks for a chat template and for names of special tokens."""
 
 
 def find_tokenizer_damage(folder: Path, tokenizer: Tokenizer) -> str | None:
@@ -45,6 +49,28 @@ def read_end_of_text(path: Path, token_id: int) -> str:
             "end_of_text_id"
         )
     return text
+
+
+def read_special_tokens(tokenizer: Path) -> dict[str, str]:
+    """Name -> text, as a prepared chat has them beside its tokenizer; empty for anything else."""
+    path = tokenizer.with_name(TOKENIZER_CONFIG_FILE)
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {str(name): str(text) for name, text in content.items()}
+
+
+def read_token_id(path: Path, text: str) -> int | None:
+    """Id of a token's text in a ``tokenizer.json``; None when it has none."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for token in content.get("added_tokens") or ():
+        if token.get("content") == text:
+            return int(token["id"])
+    vocabulary = content["model"].get("vocab")
+    if isinstance(vocabulary, Mapping):
+        found = vocabulary.get(text)
+        return None if found is None else int(found)
+    return next((number for number, row in enumerate(vocabulary or ()) if row[0] == text), None)
 
 
 def _find_token(content: Mapping[str, Any], token_id: int) -> str | None:

@@ -91,6 +91,8 @@ class CompleteMarker:
     """Sequences per data-parallel rank and forward pass that the batch had grown to."""
     dataset_sha256: str | None = None
     """Hash of the dataset's manifest; None where it was written before this was noted."""
+    recent_losses: tuple[float, ...] = ()
+    """What the next losses are held against, in nats, oldest first."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -103,7 +105,7 @@ class CompleteMarker:
     @classmethod
     def from_dict(cls, value: Any) -> CompleteMarker:
         """ValueError names a missing key, a wrong type or another schema version."""
-        optional = {"micro_batch_size": None, "dataset_sha256": None}
+        optional = {"micro_batch_size": None, "dataset_sha256": None, "recent_losses": ()}
         known = {**optional, **_of_this_version(value, COMPLETE_FILE)}
         marker = _read_known(cls, known, COMPLETE_FILE)
         files = {

@@ -214,9 +214,10 @@ class Limits:
     The default is below the 20 minutes after which collectives give up by themselves, so that the
     stacks show what they wait for. Starting, saving and exporting get four times as long."""
     loss_policy: LossPolicy = "warn"
-    """About a loss far above those before it: ``warn`` says so, ``skip`` leaves the step out, which
-    waits for the GPU once per step, ``stop`` ends the run. One that is no number ends the run too,
-    but is left out under ``skip``, and under ``warn`` in 8 bits, which may fall back to bf16."""
+    """About a loss far above those before it: ``warn`` says so, ``skip`` leaves the step out,
+    ``stop`` ends the run before it is trained on; these two wait for the GPU once per step. One
+    that is no number ends the run too, but is left out under ``skip``, and under ``warn`` in 8
+    bits, which may fall back to bf16."""
 
     def __post_init__(self) -> None:
         _check_range(self, "in_cluster_restarts", least=0)

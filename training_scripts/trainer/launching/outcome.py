@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from signal import Signals
+from signal import strsignal
 
 from cdk_blackwell.planning.contracts import Failure
 from trainer.rank_state import RankState
@@ -35,11 +35,15 @@ def judge(
     if lost:
         names = ", ".join(str(state.rank) for state in lost)
         who = f"rank {names} was" if len(lost) == 1 else f"ranks {names} were"
-        when = "while saving after SIGTERM" if stop_requested else "by a signal, such as SIGKILL,"
-        too = f"; so was torchrun, by {Signals(-status).name}" if status < 0 else ""
+        if status < 0:
+            how = f"with torchrun, which signal {-status} ({strsignal(-status)}) ended,"
+        elif stop_requested:
+            how = "while saving after SIGTERM"
+        else:
+            how = "by a signal, such as SIGKILL,"
         return Failure(
             kind="infrastructure",
-            message=f"{who} ended {when} before reporting{too}",
+            message=f"{who} ended {how} before reporting",
             step=max(state.step for state in lost),
             rank=lost[0].rank,
         )

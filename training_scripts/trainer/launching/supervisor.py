@@ -78,7 +78,7 @@ class Launcher:
             with suppress(subprocess.TimeoutExpired):
                 status = process.wait(self._poll_seconds)
                 if status < 0 and not self.stop_requested:
-                    # Its ranks have sessions of their own and would go on without it.
+                    # Its ranks have sessions of their own and would go on. After a stop they save.
                     _send(signal.SIGKILL, self.newest_states())
                 return status
             if self.stop_requested:
