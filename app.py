@@ -14,6 +14,7 @@ from typing import Final
 
 from aws_cdk import App, Environment
 
+from cdk_blackwell.infrastructure.network import check_availability_zone
 from cdk_blackwell.planning.contracts import EXIT_BAD_INPUT, EXIT_DOES_NOT_FIT, EXIT_DONE, Tier
 from cdk_blackwell.planning.errors import DoesNotFitError
 from stacks.context import SettingsError
@@ -61,13 +62,13 @@ def build(app: App) -> App:
 
 
 def _check_zone(settings: Settings) -> None:
-    """The zone is of the region that the command line's profile decides on."""
+    """SettingsError where the zone cannot be in the region that ``cdk`` deploys to."""
     zone, region = settings.availability_zone, os.environ.get("CDK_DEFAULT_REGION")
-    if settings.region is None and zone and region and not zone.startswith(region):
-        raise SettingsError(
-            f"context availability_zone is {zone!r}, and the region that the credentials name is "
-            f"{region}: set AWS_DEFAULT_REGION, or give -c region=<name>"
-        )
+    if settings.region is None and zone and region:
+        try:
+            check_availability_zone(zone, region)
+        except ValueError as error:
+            raise SettingsError(f"context {error} (AWS_DEFAULT_REGION, or -c region=)") from error
 
 
 def main() -> int:

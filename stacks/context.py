@@ -29,7 +29,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = {
     "seqlen": "sequence_length",
     "tokens": "train_tokens",
 }
-"""What people type first, and what a construct's parameter is called -> the key."""
+"""Other names for a key, squeezed (lower case, letters and digits) -> the key."""
 _TRUE: Final = {"true", "1", "yes"}
 _FALSE: Final = {"false", "0", "no"}
 
@@ -41,7 +41,7 @@ class SettingsError(ValueError):
 def refuse_misspelt(
     context: Mapping[str, Any], known: Collection[str], prefixes: Collection[str]
 ) -> None:
-    """A key that looks like a misspelt one is refused, because it would be ignored without a word.
+    """A key that means one of ours is refused, because it would be ignored without a word.
 
     Any other unknown key is somebody else's (the CDK's own, ``~/.cdk.json``). ``prefixes`` may
     stand before every known key.
@@ -58,12 +58,13 @@ def refuse_misspelt(
 
 
 def _meant(name: str, known: Collection[str]) -> list[str]:
+    """Keys that ``name`` may stand for: spelt otherwise, called otherwise, or misspelt."""
     squeezed = _squeezed(name)
     same = [one for one in known if _squeezed(one) == squeezed]
-    other = _OTHER_NAMES.get(squeezed)
-    if same or other in known:
-        return same or [str(other)]
-    return difflib.get_close_matches(name, known, cutoff=_MISSPELT)
+    if same:
+        return same
+    other = _OTHER_NAMES.get(squeezed, "")
+    return [other] if other in known else difflib.get_close_matches(name, known, cutoff=_MISSPELT)
 
 
 def _squeezed(name: str) -> str:
@@ -130,7 +131,7 @@ def _boolean(key: str, value: Any) -> bool:
 
 
 def _number(key: str, value: Any, kind: type[int] | type[float]) -> int | float:
-    wanted = "a whole number, such as 20000000000," if kind is int else "a number"
+    wanted = "a whole number without a unit" if kind is int else "a number"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise SettingsError(f"context {key} is {json.dumps(value)}: {wanted} is expected")
     try:

@@ -55,13 +55,13 @@ class FoundationStack(Stack):
             throughput_per_tib=throughput_per_tib,
         )
         size = self.foundation.file_system.size
-        assert size is not None, "a new file system knows its size"
-        Annotations.of(self).add_info(
-            f"the file system has {size.storage_gib} GiB at {size.throughput_per_tib} MB/s per "
-            "TiB, for the jobs of this synth. FSx makes one larger and never smaller: "
-            "deploy with the same tiers, model and instance_count, or give storage_gib and "
-            "throughput_per_tib"
-        )
+        if size is not None and (storage_gib is None or throughput_per_tib is None):
+            Annotations.of(self).add_info(
+                f"the file system has {size.storage_gib} GiB at {size.throughput_per_tib} MB/s per "
+                "TiB, sized for the jobs of this synth. FSx can enlarge it, never shrink it: "
+                "deploy with the same tiers, model and instance_count, or give storage_gib and "
+                "throughput_per_tib"
+            )
         outputs = {
             "DatasetBucket": (
                 self.foundation.dataset_bucket.bucket_name,

@@ -123,9 +123,7 @@ class JobSettings:
         try:
             return ModelShape.preset(self.model)
         except ValueError as error:
-            raise SettingsError(
-                f"context model is neither an existing config.json nor a preset: {error}"
-            ) from error
+            raise SettingsError(f"context model: there is no such file, and {error}") from error
 
     def measured(self) -> TrialReport | None:
         """The trial to follow, if any; SettingsError when its file is not a report."""

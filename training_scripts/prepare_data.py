@@ -180,7 +180,7 @@ def make_vocabulary(
     console.print(f"training a tokenizer of {options.vocab_size} tokens", highlight=False)
     vocabulary = train_vocabulary(units, field=field, size=options.vocab_size)
     if vocabulary.size < options.vocab_size:
-        console.print(f"the text gave {vocabulary.size} of them", highlight=False)
+        console.print(f"the text is enough for {vocabulary.size} tokens only", highlight=False)
     return vocabulary
 
 

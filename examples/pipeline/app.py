@@ -1,7 +1,10 @@
 """A pipeline that tries, asks, then trains: deploy, trial, a person's yes, the run with the winner.
 
-The last step deploys once more before it launches, with the trial's report in the app's folder, so
-that the run follows what was measured. Ids come from the execution, since none is used twice.
+A plain CodePipeline and not CDK Pipelines, because the last step synthesises again, with the
+trial's report, so that the run follows what was measured. Written as if pushed from a fork of this
+repository; elsewhere APP is what your cdk.json names, and the install commands are yours. Deploy
+both stacks once by hand and upload the dataset before the first push. Ids come from the execution,
+since none is used twice; a push while a run is on is refused at Trial.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from aws_cdk import aws_codepipeline_actions as actions
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cdk_blackwell import Foundation, ModelShape, SmallModelJob, TrialReport
+from cdk_blackwell import Capacity, Foundation, ModelShape, SmallModelJob, TrialReport
 
 CONNECTION = (
     "arn:aws:codeconnections:us-west-2:123456789012:connection/00000000-0000-0000-0000-000000000000"
@@ -24,7 +27,9 @@ CONNECTION = (
 APP = "python examples/pipeline/app.py"
 REPORT = Path("trial.json")
 DEPLOY = f"npx cdk deploy Training --require-approval never --app '{APP}'"
-RUN = '"${EXECUTION%%-*}"'  # The first of an execution id's groups: eight letters and digits.
+RUN = '"${EXECUTION%%-*}"'  # The first of an execution id's groups: eight hexadecimal digits.
+JOB = "pretrain"
+MAX_COST_USD = 8_500
 
 
 class TrainingStack(Stack):
@@ -35,16 +40,17 @@ class TrainingStack(Stack):
         self.job = SmallModelJob(
             self,
             "Train",
-            job_name="nightly",
+            job_name=JOB,
             foundation=Foundation(self, "Foundation", availability_zone="us-west-2b"),
             model=ModelShape.preset("llama-3.2-1b"),
             dataset_prefix="tokens",
             sequence_length=8192,
             train_tokens=20_000_000_000,
             measured=TrialReport.from_json(REPORT.read_text()) if REPORT.exists() else None,
+            capacity=Capacity.on_demand(max_pending=Duration.hours(6)),
             max_runtime=Duration.hours(24),
             hourly_price_usd=113.93,
-            max_cost_usd=8_500,
+            max_cost_usd=MAX_COST_USD,
         )
 
 
@@ -63,7 +69,7 @@ class PipelineStack(Stack):
         source, report = codepipeline.Artifact("source"), codepipeline.Artifact("trial")
         deployed = self._step("Deploy", [DEPLOY])
         tried = self._step(
-            "Try",
+            "Trial",
             [f"cdk-blackwell trial try-{RUN} --stack Training --yes --json > {REPORT}"],
             keeps=str(REPORT),
         )
@@ -77,21 +83,25 @@ class PipelineStack(Stack):
         )
         for project in (deployed, trained):
             # The CDK's own roles do the deploying.
-            allow(project, "sts:AssumeRole", f"arn:aws:iam::{self.account}:role/cdk-*")
+            allow(
+                project,
+                "sts:AssumeRole",
+                self.format_arn(service="iam", region="", resource="role", resource_name="cdk-*"),
+            )
         for project in (tried, trained):
             training.job.grant_start(project)
             training.job.grant_read_checkpoints(project)
-            training.job.controller.table.grant_read_data(project)
+            training.job.controller.table.grant(project, "dynamodb:GetItem", "dynamodb:Query")
             allow(
                 project,
                 "cloudformation:DescribeStacks",
                 self._arn("cloudformation", "stack", "Training/*"),
             )
-            allow(
-                project,
-                "sagemaker:DescribeTrainingJob",
-                self._arn("sagemaker", "training-job", "nightly-*"),
-            )
+        allow(
+            tried,
+            "sagemaker:DescribeTrainingJob",
+            self._arn("sagemaker", "training-job", f"{JOB}-*"),
+        )
         execution = {
             "EXECUTION": codebuild.BuildEnvironmentVariable(
                 value="#{codepipeline.PipelineExecutionId}"
@@ -103,6 +113,7 @@ class PipelineStack(Stack):
                 connection_arn=CONNECTION,
                 owner="example",
                 repo="training",
+                branch="main",
                 output=source,
             ),
             "Deploy": actions.CodeBuildAction(
@@ -110,16 +121,16 @@ class PipelineStack(Stack):
                 project=deployed,
                 input=source,
             ),
-            "Try": actions.CodeBuildAction(
-                action_name="Try",
+            "Trial": actions.CodeBuildAction(
+                action_name="Trial",
                 project=tried,
                 input=source,
                 outputs=[report],
                 environment_variables=execution,
             ),
-            "Ask": actions.ManualApprovalAction(
-                action_name="Ask",
-                additional_information="Try kept trial.json; the run may cost 8,500 USD",
+            "Approve": actions.ManualApprovalAction(
+                action_name="Approve",
+                additional_information=f"See {REPORT}; the run may cost {MAX_COST_USD:,} USD",
             ),
             "Train": actions.CodeBuildAction(
                 action_name="Train",
@@ -129,9 +140,10 @@ class PipelineStack(Stack):
                 environment_variables=execution,
             ),
         }
-        codepipeline.Pipeline(
+        pipeline = codepipeline.Pipeline(
             self,
             "Pipeline",
+            use_pipeline_role_for_actions=True,
             pipeline_type=codepipeline.PipelineType.V2,
             # Two executions would deploy over each other.
             execution_mode=codepipeline.ExecutionMode.QUEUED,
@@ -139,6 +151,10 @@ class PipelineStack(Stack):
                 codepipeline.StageProps(stage_name=name, actions=[action])
                 for name, action in stages.items()
             ],
+        )
+        # The CDK's action allows the service's old prefix alone; it must be that of the ARN.
+        pipeline.add_to_role_policy(
+            iam.PolicyStatement(actions=["codeconnections:UseConnection"], resources=[CONNECTION])
         )
 
     def _step(
@@ -164,7 +180,7 @@ class PipelineStack(Stack):
             environment=codebuild.BuildEnvironment(
                 build_image=codebuild.LinuxBuildImage.AMAZON_LINUX_2023_5
             ),
-            timeout=Duration.hours(8),  # A trial waits for its instances, then takes up to an hour.
+            timeout=Duration.hours(8),  # Six of a trial's for instances, one for the trial.
         )
 
     def _arn(self, service: str, resource: str, name: str) -> str:

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from packaging.tags import cpython_tags
+from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
 from cdk_blackwell.bundle import find_wheels, locked_wheels
@@ -59,12 +59,9 @@ def test_the_lock_resolves_for_the_containers_python_and_platform(tmp_path: Path
     packages = locked_wheels()
     wheels = find_wheels(tmp_path, packages)
     assert len(wheels) == len(packages) == len(list(tmp_path.iterdir()))
-    container = {
-        str(tag)
-        for tag in cpython_tags(
-            (3, 12), platforms=["manylinux_2_28_x86_64", "manylinux2014_x86_64"]
-        )
-    }
+    platforms = ["manylinux_2_28_x86_64", "manylinux2014_x86_64"]
+    of_python = cpython_tags((3, 12), platforms=platforms)
+    container = {str(tag) for tag in (*of_python, *compatible_tags((3, 12), platforms=platforms))}
     for wheel in wheels:
         *_, tags = parse_wheel_filename(wheel.name)
         assert {str(tag) for tag in tags} & container

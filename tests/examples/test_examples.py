@@ -174,34 +174,68 @@ def as_bash_reads_it(line: str, **environment: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def of_type(templates: Templates, kind: str) -> dict[str, dict[str, Any]]:
+    """Properties of the pipeline's own resources by name."""
+    resources = templates["Pipeline"]["Resources"]
+    return {n: r["Properties"] for n, r in resources.items() if r["Type"] == kind}
+
+
 def test_the_pipeline_asks_between_the_trial_and_the_run(
     templates: Callable[[str], Templates],
 ) -> None:
-    resources = templates("pipeline")["Pipeline"]["Resources"].values()
-    (pipeline,) = [r for r in resources if r["Type"] == "AWS::CodePipeline::Pipeline"]
-    stages = [stage["Name"] for stage in pipeline["Properties"]["Stages"]]
-    assert stages == ["Source", "Deploy", "Try", "Ask", "Train"]
+    (pipeline,) = of_type(templates("pipeline"), "AWS::CodePipeline::Pipeline").values()
+    stages = [stage["Name"] for stage in pipeline["Stages"]]
+    assert stages == ["Source", "Deploy", "Trial", "Approve", "Train"]
+    (source,) = pipeline["Stages"][0]["Actions"]
+    assert source["Configuration"]["BranchName"] == "main"
+
+
+def test_the_pipelines_commands_are_the_command_lines_own(
+    templates: Callable[[str], Templates],
+) -> None:
     specs = [
-        json.loads(r["Properties"]["Source"]["BuildSpec"])["phases"]["build"]["commands"]
-        for r in resources
-        if r["Type"] == "AWS::CodeBuild::Project"
+        json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
+        for project in of_type(templates("pipeline"), "AWS::CodeBuild::Project").values()
     ]
     lines = [line.partition(" > ")[0] for spec in specs for line in spec]
     ours = [line for line in lines if line.startswith("cdk-blackwell ")]
     assert [line.split()[1] for line in ours] == ["trial", "start"]
     for line in ours:
         check_own(as_bash_reads_it(line, EXECUTION="0a1b2c3d-1111-2222-3333-444455556666")[1:])
-    rights = {
-        name: json.dumps(policy["Properties"]["PolicyDocument"])
-        for name, policy in templates("pipeline")["Pipeline"]["Resources"].items()
-        if policy["Type"] == "AWS::IAM::Policy" and "Build" in name
-    }
-    for action, steps in {
-        "sts:AssumeRole": {"Deploy", "Train"},
-        "lambda:InvokeFunction": {"Try", "Train"},
-        "dynamodb:Query": {"Try", "Train"},
-    }.items():
-        assert {name.partition("Build")[0] for name in rights if action in rights[name]} == steps
+
+
+LOGS = {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"}
+REPORTS = {f"codebuild:{verb}Report" for verb in ("Create", "Update")} | {
+    f"codebuild:{verb}" for verb in ("CreateReportGroup", "BatchPutTestCases")
+}
+ASK = {
+    "lambda:InvokeFunction",
+    "dynamodb:GetItem",
+    "dynamodb:Query",
+    "cloudformation:DescribeStacks",
+}
+
+
+def test_every_step_of_the_pipeline_has_the_rights_it_needs_and_no_more(
+    templates: Callable[[str], Templates],
+) -> None:
+    rights: dict[str, set[str]] = {}
+    for name, policy in of_type(templates("pipeline"), "AWS::IAM::Policy").items():
+        for statement in policy["PolicyDocument"]["Statement"]:
+            actions = statement["Action"]
+            rights.setdefault(name.partition("Build")[0], set()).update(
+                [actions] if isinstance(actions, str) else actions
+            )
+    of_every_step = LOGS | REPORTS | {"codebuild:BatchPutCodeCoverages"}
+
+    def own(step: str) -> set[str]:
+        actions = rights[step] - of_every_step
+        return {each for each in actions if each.partition(":")[0] not in ("s3", "kms")}
+
+    assert own("Deploy") == {"sts:AssumeRole"}
+    assert own("Trial") == ASK | {"sagemaker:DescribeTrainingJob"}
+    assert own("Train") == ASK | {"sts:AssumeRole"}
+    assert "codeconnections:UseConnection" in set().union(*rights.values())
 
 
 def test_the_pipelines_run_follows_the_trial_that_lies_in_its_folder(

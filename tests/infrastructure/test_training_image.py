@@ -10,7 +10,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecr_assets as ecr_assets
 
 from cdk_blackwell import TrainingImage
-from cdk_blackwell.compliance.aws_images import images_account
+from cdk_blackwell.compliance.aws_images import dlc_account
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -80,7 +80,7 @@ def test_an_unusable_image_is_refused(uri: str) -> None:
     ],
 )
 def test_aws_keeps_its_images_in_the_regions_own_account(region: str, account: str) -> None:
-    assert images_account(region) == account
+    assert dlc_account(region) == account
 
 
 def test_an_image_of_another_account_is_pinned_by_its_digest(stack: Stack) -> None:

@@ -24,8 +24,8 @@ from cdk_blackwell.lifecycle.handler.records import Claim
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.lifecycle.handler.store import Store
 from cdk_blackwell.lifecycle.handler.table import CONDITION_FAILED
-from tests.lifecycle.scenery import Broken
-from tests.lifecycle.schedules import exhaust
+from tests.lifecycle.scenery import JOB, Broken
+from tests.lifecycle.schedules import INTERNAL, Stage, exhaust
 from tests.lifecycle.test_state_machine import STEPS, explore, silence
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -245,7 +245,6 @@ PLANTED = [
     (launch_on_every_update, "no launch unasked"),
     (ignore_the_money, "ceiling"),
     (forget_what_was_billed, "ceiling"),
-    (count_no_attempt, "max_attempts"),
     (answer_twice, "one answer"),
     (swallow_failures, "answered in time"),
     (never_hop, "answered in time"),
@@ -264,6 +263,30 @@ def test_a_planted_bug_is_caught(
     plant(monkeypatch)
     with pytest.raises(Broken, match=promise):
         explore(examples=400, steps=STEPS)
+
+
+def attempts_that_fail_with_progress() -> None:
+    """One more than may be, each after minutes; money would pay for more."""
+    stage = Stage()
+    stage.running()
+    for number in range(1, JOB.maximum_attempts + 1):
+        (name,) = stage.world.sagemaker.alive()
+        stage.world.let_pass(60.0)
+        stage.world.job_ends(name, "Failed", INTERNAL, 100 * number)
+        stage.world.queue.append(stage.world.call(stage.world.job_event(name)))
+        stage.world.let_pass(1.0)
+        stage.world.check_answers()
+    assert not stage.world.sagemaker.alive()
+
+
+def test_the_number_of_attempts_is_a_promise_that_can_break(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with silence():
+        attempts_that_fail_with_progress()
+    count_no_attempt(monkeypatch)
+    with silence(), pytest.raises(Broken, match="max_attempts"):
+        attempts_that_fail_with_progress()
 
 
 @pytest.mark.parametrize(

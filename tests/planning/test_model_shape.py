@@ -265,7 +265,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("llama-3.1-70b", "its name says 70B, and this library trains up to 64B"),
+        ("llama-3.1-70b", "its name says 70B, and the largest tier is 30B-64B"),
         ("Qwen/Qwen2.5-72B-Instruct", "its name says 72B"),
         ("llama-3.1-405b", "its name says 405B"),
         ("qwen3-30b-a3b", "mixture of experts"),

@@ -12,7 +12,7 @@ from cdk_blackwell.planning.contracts import Tier
 from cdk_blackwell.planning.model_shape import ModelShape
 from cdk_blackwell.planning.plan import make_plan
 from cdk_blackwell.planning.trial import TrialReport
-from stacks.context import SettingsError
+from stacks.context import _OTHER_NAMES, SettingsError
 from stacks.job_props import job_props
 from stacks.settings import PREFIXES, JobSettings, Settings
 from tests.jobs.examples import PLAN
@@ -44,9 +44,9 @@ def test_values_are_read_exactly(key: str, value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("train_tokens", "many", "a whole number, such as 20000000000, is expected"),
-        ("train_tokens", "1.5", "a whole number, such as 20000000000, is expected"),
-        ("train_tokens", True, "a whole number, such as 20000000000, is expected"),
+        ("train_tokens", "many", "a whole number without a unit is expected"),
+        ("train_tokens", "1.5", "a whole number without a unit is expected"),
+        ("train_tokens", True, "a whole number without a unit is expected"),
         ("train_tokens", "-1", "cannot be negative"),
         ("peak_learning_rate", "nan", "a number is expected"),
         ("peak_learning_rate", "inf", "a number is expected"),
@@ -60,11 +60,11 @@ def test_values_are_read_exactly(key: str, value: Any, expected: Any) -> None:
         ("small_nodes", 2, "did you mean small_instance_count"),
         ("zone", "us-west-2b", "did you mean availability_zone"),
         ("runId", "first", "did you mean run_id"),
-        ("train_tokens", "20B", "a whole number, such as 20000000000, is expected"),
+        ("train_tokens", "20B", "a whole number without a unit is expected"),
         ("model", "llama-3.1-70b", "its name says 70B"),
         ("tiers", [], "empty list: give some of small, mid, large-sharded"),
-        ("model", "m" * 5000, "neither an existing config.json nor a preset"),
-        ("model", "\0", "neither an existing config.json nor a preset"),
+        ("model", "m" * 5000, "context model: there is no such file, and"),
+        ("model", "\0", "context model: there is no such file, and"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any, words: str) -> None:
@@ -77,6 +77,11 @@ def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any, words: str) -
 def test_a_preset_may_be_spelt_as_its_repository_is(name: str) -> None:
     (job,) = (Settings.from_context({"small_model": name}).jobs["small"],)
     assert job.model_shape() == ModelShape.preset("llama-3.2-1b")
+
+
+def test_every_other_name_leads_to_a_key() -> None:
+    keys = {item.name for kind in (Settings, JobSettings) for item in fields(kind)}
+    assert set(_OTHER_NAMES.values()) <= keys
 
 
 def test_context_of_other_tools_is_left_alone() -> None:

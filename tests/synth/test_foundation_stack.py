@@ -199,9 +199,7 @@ def test_without_a_zone_the_regions_first_is_taken_with_a_warning(default: Any) 
 
 def test_its_size_and_that_it_never_shrinks_are_told(default: Any) -> None:
     metadata = (default.folder / "FoundationStack.metadata.json").read_text()
-    assert (
-        "the file system has 1200 GiB at 250 MB/s per TiB, for the jobs of this synth" in metadata
-    )
+    assert "the file system has 1200 GiB at 250 MB/s per TiB, sized for the jobs" in metadata
 
 
 def test_the_tutorial_sizes_the_file_system_for_the_job_that_it_deploys_later(

@@ -85,7 +85,7 @@ def test_a_text_too_small_for_the_vocabulary_says_how_large_it_got(
     arguments = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "out")]
     assert prepare_data.main([*arguments, "--train-tokenizer", "--vocab-size", "5000"]) == 0
     size = Manifest.read(tmp_path / "out/manifest.json").tokenizer.vocab_size
-    assert f"the text gave {size} of them" in capsys.readouterr().err
+    assert f"the text is enough for {size} tokens only" in capsys.readouterr().err
     assert 257 < size < 300
 
 

@@ -27,7 +27,9 @@ def test_a_missing_package_without_wheels_names_the_remedy(
 ) -> None:
     (tmp_path / "requirements.lock").write_text((SCRIPTS / "requirements.lock").read_text())
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
-    with pytest.raises(LaunchError, match=r"lacks nvidia-ml-py, safetensors, torchao .*vendor"):
+    with pytest.raises(
+        LaunchError, match=r"lacks nvidia-ml-py, safetensors, torchao .*cdk-blackwell vendor"
+    ):
         wheels.install_missing_wheels(tmp_path)
 
 
@@ -47,6 +49,7 @@ def test_only_hash_pinned_wheels_of_the_bundle_are_installed(
     monkeypatch.setattr(wheels, "is_installed", lambda name: False)
     monkeypatch.setattr(subprocess, "run", pip)
     assert wheels.install_missing_wheels(tmp_path) == LOCKED
+    assert wanted[0].startswith("nvidia-ml-py==13.615.71 --hash=sha256:959bf4ad")
     assert wanted[1].startswith("safetensors==0.8.0 --hash=sha256:fd6f3f93")
     assert wanted[2].startswith("torchao==0.18.0 --hash=sha256:6540b148")
     assert {"--no-index", "--require-hashes", "--no-deps"} <= set(asked[0])

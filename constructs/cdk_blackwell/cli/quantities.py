@@ -1,4 +1,4 @@
-"""Arguments as people write them: ``131_072``, ``131,072``, ``32k``, ``4M``, ``1.5T``, run ids."""
+"""Numbers as people write them: ``131_072``, ``131,072``, ``32k``, ``4M``, ``1.5T``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from decimal import Decimal
 from typing import Final
 
 import typer
-
-from cdk_blackwell.planning.contracts import check_run_id
 
 BINARY_SUFFIXES: Final = {"k": 2**10, "m": 2**20}
 """Lengths and batches are spoken of in powers of two: 128K of context are 131,072 tokens."""
@@ -43,14 +41,6 @@ def money(text: str) -> float:
             f"{text[:LONGEST]!r} is not a plain amount of US dollars; give 98.84"
         )
     return float(_digits(match[1]) + (match[2] or ""))
-
-
-def run_id_of(text: str) -> str:
-    """An id that SageMaker can have in a training job's name."""
-    try:
-        return check_run_id(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def _read(text: str, suffixes: dict[str, int], *, example: str) -> int:

@@ -9,22 +9,22 @@ from aws_cdk import Token, region_info
 
 DEEP_LEARNING_CONTAINERS_ACCOUNT: Final = "763104351884"
 """In most regions; taken where the region is unknown."""
-OTHER_ACCOUNTS: Final = {
+_GOVCLOUD_ACCOUNTS: Final = {
     "us-gov-west-1": "442386744353",
     "us-gov-east-1": "446045086412",
 }
 """Where the CDK's own table of regions (``region_info``) has no account."""
 
 
-def images_account(region: str) -> str:
-    """In ``region``, which may be a token."""
+def dlc_account(region: str) -> str:
+    """Account of the Deep Learning Containers in ``region``; of most regions for a token."""
     if Token.is_unresolved(region):
         return DEEP_LEARNING_CONTAINERS_ACCOUNT
     known = region_info.RegionInfo.get(region).dlc_repository_account
-    return known or OTHER_ACCOUNTS.get(region, DEEP_LEARNING_CONTAINERS_ACCOUNT)
+    return known or _GOVCLOUD_ACCOUNTS.get(region, DEEP_LEARNING_CONTAINERS_ACCOUNT)
 
 
 @cache
-def images_accounts() -> frozenset[str]:
-    """In any region."""
-    return frozenset(images_account(each.name) for each in region_info.RegionInfo.regions)
+def dlc_accounts() -> frozenset[str]:
+    """Those of all regions that the CDK knows."""
+    return frozenset(dlc_account(each.name) for each in region_info.RegionInfo.regions)

@@ -25,7 +25,12 @@ from cdk_blackwell.infrastructure.lustre import (
     choose_size,
     shortfall,
 )
-from cdk_blackwell.infrastructure.places import check_key_region, check_region, zone_of
+from cdk_blackwell.infrastructure.places import (
+    DATASET_REGION,
+    check_key_region,
+    check_region,
+    zone_of,
+)
 from cdk_blackwell.infrastructure.removal import KEPT
 from cdk_blackwell.planning.storage_needs import StorageNeeds
 
@@ -228,7 +233,7 @@ class SharedFileSystem(Construct):
             "dataset_bucket",
             dataset_bucket,
             Stack.of(self),
-            "FSx follows the objects of buckets in its own region only",
+            DATASET_REGION,
         )
         self.dataset_bucket: s3.IBucket = dataset_bucket
         self.dataset_path: str = DATASET_PATH

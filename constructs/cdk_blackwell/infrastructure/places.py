@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aws_cdk import IResource, Stack, Token
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
+
+DATASET_REGION: Final = "FSx follows the objects of buckets in its own region only"
+"""Why a dataset's bucket must lie where its file system does."""
 
 
 def zone_of(subnet: ec2.ISubnet) -> str:

@@ -10,7 +10,7 @@ from aws_cdk import Aws, Stack, Token
 from aws_cdk import aws_ecr as ecr
 from constructs import Construct
 
-from cdk_blackwell.compliance.aws_images import images_account
+from cdk_blackwell.compliance.aws_images import dlc_account
 from cdk_blackwell.infrastructure.kinds import check_kinds
 
 DEFAULT_REPOSITORY: Final = "pytorch"
@@ -60,7 +60,7 @@ class TrainingImage:
             CDK or this library knows it, else the one of most regions.
         """
         region = Stack.of(scope).region
-        account = account or images_account(region)
+        account = account or dlc_account(region)
         return cls(
             uri=f"{account}.dkr.ecr.{region}.{Aws.URL_SUFFIX}/{repository}:{tag}",
             repository_arn=f"arn:{Aws.PARTITION}:ecr:{region}:{account}:repository/{repository}",

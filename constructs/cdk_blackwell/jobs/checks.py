@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 
 from cdk_blackwell.infrastructure.places import (
+    DATASET_REGION,
     check_key_region,
     check_reachable,
     check_region,
@@ -67,7 +68,7 @@ def check_places(job: TrainingJob, initial_weights: S3Prefix | None) -> None:
         "dataset bucket",
         job.file_system.dataset_bucket,
         stack,
-        "FSx follows the objects of buckets in its own region only",
+        DATASET_REGION,
     )
     if initial_weights is not None:
         check_region("bucket of initial_weights", initial_weights.bucket, stack, why)

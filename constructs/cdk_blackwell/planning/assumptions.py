@@ -58,8 +58,9 @@ def list_warnings(request: Request, wish: Wish, candidate: Candidate) -> tuple[s
     model, batch = wish.model, candidate.recipe.global_batch_tokens
     if request.global_batch_tokens is None and request.overrides.micro_batch_size is not None:
         found.append(
-            "micro_batch_size is given and global_batch_tokens is not, so one micro-batch of every "
-            f"GPU is the whole global batch: {batch:,} tokens a step. Give global_batch_tokens too"
+            "micro_batch_size is given and global_batch_tokens is not, so the global batch is one "
+            f"micro-batch per data-parallel rank: {batch:,} tokens a step. Give "
+            "global_batch_tokens too"
         )
     if wish.sequence_length > model.max_position_embeddings:
         found.append(

@@ -241,7 +241,7 @@ def _why_not(name: str) -> str:
         return ": its name is that of a mixture of experts, and only dense decoders are supported"
     size = re.search(r"(?<![\w.])(\d{1,6}(?:\.\d+)?)b(?![a-z0-9])", low)
     if size and float(size[1]) * 1e9 > LARGE_SHARDED.up_to_parameters:
-        return f": its name says {size[1]}B, and this library trains up to 64B"
+        return f": its name says {size[1]}B, and the largest tier is {LARGE_SHARDED.sizes}"
     close = difflib.get_close_matches(low, PRESETS, n=3)
     meant = f" (did you mean {' or '.join(close)}?)" if close else ""
     return (

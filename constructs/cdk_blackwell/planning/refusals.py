@@ -115,8 +115,8 @@ def _cost(request: Request, plan: Plan) -> Refusal | None:
         return None
     return Refusal(
         rule="cost",
-        text=f"{plan.train_tokens:,} tokens are predicted to cost {usd:,.0f} USD "
+        text=f"{plan.train_tokens:,} tokens are predicted to cost {usd:,.2f} USD "
         f"({plan.cost.total_hours:,.1f} hours on {plural(plan.instance_count, 'instance')} at "
-        f"{request.hourly_price_usd:,} USD an hour) of max_cost_usd {ceiling:,.0f}",
+        f"{request.hourly_price_usd:,} USD an hour) of max_cost_usd {ceiling:,.2f}",
         without_changes="raise max_cost_usd",
     )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from math import inf
+from math import isfinite
 from typing import Any, Final, Literal
 
 from cdk_blackwell.planning.activation_checkpointing import checkpointing_interval
@@ -66,7 +66,7 @@ class Optimizer:
         _check_range(self, "beta2", least=0, below=1)
         _check_range(self, "epsilon", above=0, most=1)
         _check_range(self, "weight_decay", least=0, most=1)
-        _check_range(self, "gradient_clip_norm", above=0, below=inf)
+        _check_range(self, "gradient_clip_norm", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class Recipe:
         for name in ("sequence_length", "global_batch_tokens", "micro_batch_size"):
             _check_range(self, name, least=1)
         sizes = (self.micro_batch_size, *self.batch_growth)
-        # A piece holds a token at least.
+        # More pieces than tokens: most would be empty.
         _check_range(self, "loss_chunks", least=1, most=max(sizes) * self.sequence_length)
         _check_range(self, "seed", least=0, below=2**63)
         _check_range(self, "bf16_edge_blocks", least=0)
@@ -119,7 +119,8 @@ class Recipe:
         sequences = self.global_batch_tokens // self.sequence_length
         if self.batch_growth and self.batch_growth[-1] > sequences:
             raise ValueError(
-                f"batch_growth ends with {self.batch_growth[-1]}; a step has {sequences} sequences"
+                f"batch_growth ends with {self.batch_growth[-1]}; it must be at most {sequences}, "
+                "the sequences of a step"
             )
 
     def bf16_blocks(self, blocks: int) -> int:
@@ -197,7 +198,7 @@ class Checkpoint:
     """Write a Hugging Face safetensors export when the run completes."""
 
     def __post_init__(self) -> None:
-        _check_range(self, "interval_seconds", above=0, below=inf)
+        _check_range(self, "interval_seconds", above=0)
         _check_range(self, "keep", least=1)
 
 
@@ -223,7 +224,7 @@ class Limits:
         _check_range(self, "in_cluster_restarts", least=0)
         _check_range(self, "log_interval_steps", least=1)
         _check_range(self, "validation_interval_steps", least=1)
-        _check_range(self, "hang_seconds", above=0, below=inf)
+        _check_range(self, "hang_seconds", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +316,7 @@ def _check_range(
 ) -> None:
     value = getattr(owner, name)
     # Recipes and layouts are made by the thousand in a search: words only where a check fails.
-    broken = []
+    broken = [] if isfinite(value) else ["a finite number"]
     if least is not None and not value >= least:
         broken.append(f"at least {least}")
     if above is not None and not value > above:

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
-
-MAXIMUM_FLOAT: Final = 10**300
-"""Whole numbers beyond are no floats."""
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 def plain(value: Any) -> Any:
@@ -75,9 +72,10 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint):
         return read_dataclass(hint, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) > MAXIMUM_FLOAT:
-            raise ValueError(f"{where} is {_short(value)}; no number is that large")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError(f"{where} is {_short(value)}; no number is that large") from error
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ValueError(f"{where} is {_short(value)}; a value of type {hint.__name__} is expected")
     return value

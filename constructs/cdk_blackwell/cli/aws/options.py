@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from cdk_blackwell.planning.contracts import check_run_id
+
 _WHERE = "Where"
 
 Stack = Annotated[
@@ -29,3 +31,11 @@ RunId = Annotated[
     str | None,
     typer.Argument(metavar="RUN_ID", help="Left out: the run that was launched last."),
 ]
+
+
+def usable_run_id(text: str) -> str:
+    """An id that a training job's name can hold."""
+    try:
+        return check_run_id(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -91,7 +91,7 @@ def _minute(seconds: float) -> str:
 
 def _tries(run: RunFacts) -> str:
     most = f"/{run.definition.maximum_attempts}" if run.definition else ""
-    return f"{run.counted}{most}"
+    return f"{run.counted_attempts}{most}"
 
 
 def _money(usd: float | None) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cdk_blackwell.cli.aws.options import AsJson, Job, Profile, Region, Stack
-from cdk_blackwell.cli.quantities import money, run_id_of
+from cdk_blackwell.cli.aws.options import AsJson, Job, Profile, Region, Stack, usable_run_id
+from cdk_blackwell.cli.quantities import money
 
 NO_QUESTION_BELOW_USD = 100.0
 """About an hour of one instance: a slip of that size needs no question. This project's choice."""
@@ -18,7 +18,7 @@ def start(
     run_id: Annotated[
         str,
         typer.Argument(
-            metavar="RUN_ID", parser=run_id_of, help="A new id, for example 2027-01-15-a."
+            metavar="RUN_ID", parser=usable_run_id, help="A new id, for example 2027-01-15-a."
         ),
     ],
     stack: Stack = None,

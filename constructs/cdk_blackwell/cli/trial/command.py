@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cdk_blackwell.cli.aws.options import AsJson, Job, Profile, Region, Stack
-from cdk_blackwell.cli.quantities import money, run_id_of
+from cdk_blackwell.cli.aws.options import AsJson, Job, Profile, Region, Stack, usable_run_id
+from cdk_blackwell.cli.quantities import money
 from cdk_blackwell.cli.start.command import NO_QUESTION_BELOW_USD
 
 
@@ -17,7 +17,7 @@ def trial(
     run_id: Annotated[
         str,
         typer.Argument(
-            metavar="RUN_ID", parser=run_id_of, help="A new id, or that of a trial to look at."
+            metavar="RUN_ID", parser=usable_run_id, help="A new id, or that of a trial to look at."
         ),
     ],
     stack: Stack = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from cdk_blackwell.compliance.aws_images import images_accounts
+from cdk_blackwell.compliance.aws_images import dlc_accounts
 from cdk_blackwell.compliance.bundles import bundle_of
 from cdk_blackwell.compliance.requests import training_requests
 from cdk_blackwell.compliance.routes import codeartifact, leads_out
@@ -13,9 +13,9 @@ from cdk_blackwell.compliance.rule import Finding, Rule
 from cdk_blackwell.compliance.templates import Templates
 
 
-def is_of_aws(image: str) -> bool:
+def _is_deep_learning_container(image: str) -> bool:
     """Whether AWS made the image; what an own one holds is not known here."""
-    return any(f"{account}.dkr.ecr." in image for account in images_accounts())
+    return any(f"{account}.dkr.ecr." in image for account in dlc_accounts())
 
 
 def check(templates: Templates) -> Iterator[Finding]:
@@ -24,7 +24,7 @@ def check(templates: Templates) -> Iterator[Finding]:
         image = json.dumps(request.find("AlgorithmSpecification", "TrainingImage"))
         bundle = bundle_of(request)
         subnets = [templates.target(value, request.resource.template) for value in request.subnets]
-        if not is_of_aws(image) or bundle is None or not subnets:
+        if not _is_deep_learning_container(image) or bundle is None or not subnets:
             continue
         if any(s is None or leads_out(templates, s) or codeartifact(templates, s) for s in subnets):
             continue

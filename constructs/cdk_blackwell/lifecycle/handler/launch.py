@@ -129,7 +129,7 @@ def _abandon(services: Services, attempt: Attempt | None, requester: str) -> Non
     try:
         services.store.stop_run(attempt.owner, attempt.run_id)
     finally:
-        # Also where the answer to that write was lost, which may have taken effect.
+        # Even where the table did not answer: the write may have taken effect.
         services.jobs.stop(attempt.job_name)
         services.store.let_go(attempt, seconds_more=EFFECT_SECONDS)
 
