@@ -15,6 +15,7 @@ from cdk_blackwell.lifecycle.handler.resume import (
     useless_attempts,
 )
 from cdk_blackwell.planning.contracts import FAILURE_CLASSES, NO_SMALLER_BATCH, Failure
+from tests.lifecycle.world import World, definition
 
 
 def seen(
@@ -273,3 +274,12 @@ def test_a_trial_has_one_attempt(reason: str) -> None:
 def test_a_job_that_runs_has_no_cause() -> None:
     with pytest.raises(ValueError, match="InProgress"):
         find_cause(seen("InProgress"))
+
+
+def test_a_run_time_of_minutes_is_worth_an_attempt_of_minutes(world: World) -> None:
+    request = definition().request
+    limits = {**request["StoppingCondition"], "MaxRuntimeInSeconds": 600}
+    short = definition(request={**request, "StoppingCondition": limits}, max_cost_usd=None)
+    world.cloudformation("Create", run_id="a", job=short)
+    world.fails(world.name("a"), "InternalServerError: We encountered an internal error.", step=10)
+    assert world.sagemaker.alive() == [world.name("a", 2)]

@@ -120,6 +120,27 @@ def test_a_damaged_claim_is_named_and_a_delete_does_not_pass_over_it(
     assert world.ask("stop", "a")["state"] == "refused"
 
 
+def test_a_damaged_claim_of_old_keeps_nobody_from_the_run_that_is_on(world: World) -> None:
+    world.cloudformation("Create", run_id="a")
+    world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))
+    assert world.ask("start", "b")["state"] == "starting"
+    damage(world, "a", "stack_id")
+    world.fails(world.name("b"), INTERNAL, step=100)
+    assert world.sagemaker.alive() == [world.name("b", 2)], "it is resubmitted"
+    assert world.ask("status", "b")["state"] == "running"
+    assert world.ask("stop", "b")["state"] == "stopping"
+    assert world.sagemaker.alive() == []
+
+
+def test_a_delete_stops_what_it_can_read_before_it_fails(world: World) -> None:
+    world.cloudformation("Create", run_id="a")
+    world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))
+    world.ask("start", "b")
+    damage(world, "a", "stack_id")
+    assert world.cloudformation("Delete")["Status"] == "FAILED"
+    assert world.sagemaker.alive() == []
+
+
 def test_a_damaged_claim_of_old_does_not_leave_the_running_job_unattended(world: World) -> None:
     world.cloudformation("Create", run_id="a")
     world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))

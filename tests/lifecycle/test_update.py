@@ -174,3 +174,18 @@ def test_attempts_keep_to_the_definition_their_run_was_launched_with(world: Worl
     request = world.sagemaker.jobs[world.name("a", 2)]["Request"]
     assert request["AlgorithmSpecification"]["TrainingImage"] == "image"
     assert world.frozen("run.json") == frozen
+
+
+def test_another_job_name_is_refused_while_a_job_of_the_old_one_lives(world: World) -> None:
+    """The new deploy's rights end at its own name, so nothing could stop the old job."""
+    world.cloudformation("Create", run_id="a")
+    renamed = definition(job="renamed")
+    answer = world.cloudformation("Update", run_id="a", old_run_id="a", job=renamed)
+    assert answer["Status"] == "FAILED"
+    assert f"while {world.name('a')} is not at its end" in answer["Reason"]
+    assert world.cloudformation("Update", run_id="a", old_run_id="a")["Status"] == "SUCCESS"
+    world.ask("stop", "a")
+    world.time.sleep(300)
+    world.sweep()
+    again = world.cloudformation("Update", run_id="a", old_run_id="a", job=renamed)
+    assert again["Status"] == "SUCCESS"

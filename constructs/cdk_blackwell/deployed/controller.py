@@ -28,7 +28,7 @@ def ask(aws: Aws, job: DeployedJob, action: str, **more: Any) -> ControllerAnswe
         answer = aws.client("lambda").invoke(
             FunctionName=job.output.controller, Payload=json.dumps(event).encode()
         )
-        payload = json.loads(answer["Payload"].read())
+        body = answer["Payload"].read()
     except (ConnectionError, HTTPClientError) as error:
         if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
             raise  # Nothing was sent.
@@ -37,10 +37,16 @@ def ask(aws: Aws, job: DeployedJob, action: str, **more: Any) -> ControllerAnswe
             f"{' '.join(str(error).split()).rstrip('.')}; it may have done what it was asked, so "
             f"look with 'cdk-blackwell runs {job.words}' before asking again"
         ) from error
+    try:
+        payload = json.loads(body)
+    except ValueError:
+        payload = body.decode(errors="replace")
     if "FunctionError" in answer:
         reason = payload.get("errorMessage") if isinstance(payload, dict) else payload
         raise AwsRefusedError(
-            f"the controller {job.output.controller} failed: {reason} (its log group tells more)"
+            f"the controller {job.output.controller} failed: {reason} (its log group tells more); "
+            "it may still do what it was asked, so look with 'cdk-blackwell runs "
+            f"{job.words}' before asking again"
         )
     try:
         return ControllerAnswer.from_dict(payload)

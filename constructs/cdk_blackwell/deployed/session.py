@@ -43,7 +43,7 @@ def open_aws(profile: str | None, region: str | None) -> Aws:
     :param region: None: ``AWS_DEFAULT_REGION`` or ``AWS_REGION``, else the profile's.
     """
     session: Any = boto3.session.Session(
-        profile_name=profile, region_name=region or os.environ.get("AWS_REGION")
+        profile_name=profile, region_name=region or os.environ.get("AWS_REGION") or None
     )
     if session.region_name is None:
         raise CommandError(

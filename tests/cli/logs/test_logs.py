@@ -14,7 +14,7 @@ from cdk_blackwell.cli.logs.lines import Follower, read_lines
 from cdk_blackwell.deployed.session import Aws
 from cdk_blackwell.planning.contracts import NAMESPACE_OF_JOBS
 from tests.cli.deployment import Deployment
-from tests.lifecycle.fakes import REGION, real_client
+from tests.lifecycle.fakes import REGION, error, real_client
 
 NOW = int(time.time() * 1000) - 600_000
 
@@ -110,3 +110,17 @@ def test_an_own_defect_is_not_tried_again() -> None:
 
     with pytest.raises(KeyError):
         patient(call, sleep=lambda _seconds: None, say=lambda _text: None)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("SlowDown", 400), ("InternalServerError", 500), ("Unheard", 503)]
+)
+def test_troubles_of_aws_are_waited_out(code: str, status: int) -> None:
+    answers = iter([error(code, status=status)])
+
+    def call() -> str:
+        for trouble in answers:
+            raise trouble
+        return "back"
+
+    assert patient(call, sleep=lambda _seconds: None, say=lambda _text: None) == "back"

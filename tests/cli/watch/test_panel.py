@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from rich.console import Console
 
+from cdk_blackwell.cli.watch.command import _finite
 from cdk_blackwell.cli.watch.frame import Frame
 from cdk_blackwell.cli.watch.screen import WIDTH, panel
 
@@ -76,3 +77,8 @@ def test_a_number_has_its_row_only_where_it_is_known(
 ) -> None:
     assert row(replace(FRAME, metrics={key: value}), name) == text
     assert row(FRAME, name) is None
+
+
+def test_a_loss_that_is_no_number_is_null_in_json() -> None:
+    frame = replace(FRAME, metrics={"loss": float("nan"), "mfu": float("inf"), "tokens": 3.0})
+    assert _finite(asdict(frame))["metrics"] == {"loss": None, "mfu": None, "tokens": 3.0}

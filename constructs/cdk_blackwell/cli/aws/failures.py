@@ -37,7 +37,7 @@ _BAD_CREDENTIALS: Final = frozenset(
         "TokenRefreshRequired",
     }
 )
-_THROTTLED: Final = frozenset(
+THROTTLED: Final = frozenset(
     {
         "Throttling",
         "ThrottlingException",
@@ -70,7 +70,7 @@ def _refusal(error: exceptions.ClientError) -> CommandError:
         )
     if code in _BAD_CREDENTIALS:
         return AwsRefusedError(f"AWS does not accept the credentials ({code}): {_LOG_IN}")
-    if code in _THROTTLED:
+    if code in THROTTLED:
         return AwsRefusedError(f"AWS throttles {operation} ({code}): wait a minute and try again")
     return AwsRefusedError(f"AWS refused {operation} ({code}): {message}")
 

@@ -9,11 +9,14 @@ from typing import Final, TypeVar
 import typer
 from botocore import exceptions
 
+from cdk_blackwell.cli.aws.failures import THROTTLED
+
 PAUSES_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Between tries; the last one is repeated. This project's choice."""
 TRIES: Final = 60
 """About an hour without an answer, on top of botocore's own tries."""
-_THROTTLED: Final = ("Throttling", "ThrottlingException", "TooManyRequestsException")
+SERVER_ERROR: Final = 500
+"""HTTP status from which a refusal is AWS's own trouble."""
 
 T = TypeVar("T")
 
@@ -24,7 +27,7 @@ def patient(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = lambda text: typer.echo(text, err=True),
 ) -> T:
-    """``call()``, again while the network is down or AWS throttles; what else it raises is raised.
+    """``call()``, again while the network is down, or AWS throttles or fails; else what it raises.
 
     The last failure is raised after ``TRIES`` tries.
     """
@@ -37,7 +40,9 @@ def patient(
             reason = type(error).__name__
         except exceptions.ClientError as error:
             reason = error.response["Error"]["Code"]
-            if reason not in _THROTTLED or number == TRIES - 1:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            passes = reason in THROTTLED or status >= SERVER_ERROR
+            if not passes or number == TRIES - 1:
                 raise
         pause = PAUSES_SECONDS[min(number, len(PAUSES_SECONDS) - 1)]
         say(f"no answer from AWS ({reason}); trying again in {pause:g} s")

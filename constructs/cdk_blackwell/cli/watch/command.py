@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,9 +45,18 @@ def watch(
         while True:
             frame = watcher.look() if once else patient(watcher.look)
             if as_json:
-                typer.echo(json.dumps(asdict(frame)))
+                typer.echo(json.dumps(_finite(asdict(frame)), allow_nan=False))
             else:
                 put(frame)
             if once or frame.ended:
                 return
             time.sleep(interval)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for a loss that is no number: null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -77,7 +77,7 @@ def advance(services: Services, event: Event) -> Answer | Waiting:
         return _delete(services, event)
     if not event.definition:
         raise ValueError(f"the custom resource has no property {PROPERTY_DEFINITION!r}")
-    JobDefinition.from_json(event.definition)
+    _refuse_another_name(services, event, JobDefinition.from_json(event.definition).job)
     if event.kind == "Create":
         services.store.revive(event.owner, request_started=event.started)
     elif event.kind != "Update":
@@ -94,6 +94,17 @@ def advance(services: Services, event: Event) -> Answer | Waiting:
     if kind in ("remove", "roll_back"):
         return _stop_old(services, event, owner)
     return _done(event, "The definition is recorded; nothing was launched or stopped.")
+
+
+def _refuse_another_name(services: Services, event: Event, job: str) -> None:
+    """The rights and rules of a deploy are for training jobs of its ``job_name`` alone."""
+    for attempt in services.store.attempts(event.owner):
+        if not attempt.settled and attempt.job != job:
+            raise LaunchRefused(
+                f"job_name changes from {attempt.job!r} to {job!r} while {attempt.job_name} is not "
+                "at its end, and nothing could stop it afterwards. Stop run "
+                f"{attempt.run_id!r} first, then deploy again"
+            )
 
 
 def _decide(services: Services, event: Event, owner: Owner) -> Kind | None:
@@ -200,8 +211,12 @@ def _stop_others(services: Services, owner: Owner, keep: str) -> tuple[str, ...]
 def _delete(services: Services, event: Event) -> Answer | Waiting:
     # The tombstone first: from here on nobody can win a claim.
     services.store.bury(event.owner, stack_id=event.stack_id)
-    attempts = services.store.attempts(event.owner)
+    readable, unreadable = services.store.readable_attempts()
+    attempts = tuple(attempt for attempt in readable if attempt.owner == event.owner)
     alive = stop_attempts(services, attempts)
+    if unreadable:
+        # What can be read is stopped by now; this one may be alive too, so it is not passed over.
+        raise unreadable[0]
     if alive:
         return Waiting(
             what=f"the training job {', '.join(alive)} to stop",

@@ -96,6 +96,7 @@ def decide(
     uncounted: int = 0,
     without_capacity_seconds: float = 0.0,
     longest_delay_seconds: float = float("inf"),
+    least_seconds: float = MINIMUM_ATTEMPT_SECONDS,
     trial: bool = False,
 ) -> Decision:
     """What follows from the end of attempt number ``attempt`` (from 1).
@@ -104,7 +105,8 @@ def decide(
     attempt last if it reached training; ``affordable_seconds``: run time that the money left pays
     for; ``causes``: why the earlier attempts ended; ``uncounted``: how many of them never reached
     an instance, for which time is the limit: ``without_capacity_seconds``, since when attempts in a
-    row got no capacity, of at most ``longest_delay_seconds``; ``trial``: a trial has one attempt.
+    row got no capacity, of at most ``longest_delay_seconds``; ``least_seconds``: of run time that
+    are worth an attempt; ``trial``: a trial has one attempt.
     """
     cause = _cause(seen, wanted)
     used = attempt - uncounted - (not counts(cause, trained=seen.trained))
@@ -141,11 +143,11 @@ def decide(
                 f" All {maximum_attempts} attempts are used, so it is not resubmitted. Raise "
                 "max_attempts, then launch a new run."
             )
-        elif affordable_seconds < MINIMUM_ATTEMPT_SECONDS:
+        elif affordable_seconds < least_seconds:
             action = "stop"
             text += (
                 " What is left of max_cost_usd does not pay for another attempt of at least "
-                f"{MINIMUM_ATTEMPT_SECONDS / 60:.0f} minutes with its stop and upload. It is not "
+                f"{least_seconds / 60:.0f} minutes with its stop and upload. It is not "
                 "resubmitted; its checkpoints stay in S3. Raise max_cost_usd, then launch again."
             )
         else:

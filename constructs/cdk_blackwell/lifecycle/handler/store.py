@@ -7,6 +7,7 @@ is one transaction with the desired state, so that after a stop or a tombstone n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -131,8 +132,17 @@ class Store:
         return None if item is None else read(read_attempt, item)
 
     def attempts(self, owner: str | None = None, run_id: str | None = None) -> tuple[Attempt, ...]:
-        """Claims in the order of their attempts, of one owner and one run where given."""
-        found = [read(read_attempt, item) for item in self.table.query(ATTEMPT)]
+        """Claims in the order of their attempts, of one owner and one run where given.
+
+        UnreadableItemError for one that cannot be read and may be among them.
+        """
+
+        def may_be_asked_for(item: Mapping[str, Any]) -> bool:
+            of_owner = owner in (None, item.get("owner", owner))
+            return of_owner and run_id in (None, item.get("run_id", run_id))
+
+        items = [item for item in self.table.query(ATTEMPT) if may_be_asked_for(item)]
+        found = [read(read_attempt, item) for item in items]
         return tuple(
             sorted(
                 (
