@@ -114,6 +114,10 @@ def test_status_tells_the_attempt_and_the_newest_checkpoint(defined: World) -> N
         ({"action": "start", "run_id": "a", "overrides": {"recipe.seed": "x"}}, "type int"),
         ({"action": "start", "run_id": "a", "overrides": {"train_tokens": 0}}, "at least 1"),
         ({"action": "stop", "run_id": "a", "overrides": {"recipe.seed": 1}}, "only with start"),
+        (
+            {"action": "start", "run_id": "a", "overrides": {"recipe.global_batch_tokens": 256}},
+            "is 1 sequences of 256 tokens a step; a multiple of",
+        ),
         ({"action": "start", "run_id": "a", "force": True}, "unknown key 'force'"),
         ({"action": "stop", "run_id": "never"}, "was never launched"),
     ],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cdk_blackwell.cli.errors import CommandError, RefusedError
+from cdk_blackwell.cli.errors import AwsRefusedError, CommandError, RefusedError
 from tests.cli.deployment import Deployment
+from tests.lifecycle.fakes import TABLE
 
 
 @pytest.fixture
@@ -79,3 +80,12 @@ def test_words_of_others_are_shown_as_they_are(deployment: Deployment) -> None:
     assert done.exit_code == 0, done.exception
     assert "[rank0]" in done.stdout
     assert "[/x]" in done.stdout
+
+
+def test_a_damaged_run_is_named_in_one_line(failed_once: Deployment) -> None:
+    world = failed_once.world
+    key = {"pk": {"S": "run"}, "sk": {"S": f"{world.owner().owner}#a"}}
+    world.dynamodb.update_item(TableName=TABLE, Key=key, UpdateExpression="REMOVE job_definition")
+    error = failed_once.run("runs").exception
+    assert isinstance(error, AwsRefusedError)
+    assert "of the controller's table cannot be read" in str(error)

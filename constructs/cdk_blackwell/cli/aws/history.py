@@ -116,7 +116,10 @@ def iso(seconds: float) -> str:
 
 
 def _run(aws: Aws, store: Store, owner: str, run_id: str, records: Sequence[Attempt]) -> RunFacts:
-    run = store.run(owner, run_id)
+    try:
+        run = store.run(owner, run_id)
+    except UnreadableItemError as error:
+        raise AwsRefusedError(str(error)) from error
     definition = None
     if run is not None:
         try:

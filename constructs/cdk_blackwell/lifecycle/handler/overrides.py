@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.request import run_spec
+from cdk_blackwell.planning.run_spec import RunSpec
 
 SECTIONS: Final = ("recipe", "checkpoint", "limits")
 """Objects of ``run.json`` whose values may be overridden, beside ``train_tokens``."""
@@ -34,8 +35,19 @@ def override(definition: JobDefinition, overrides: Mapping[str, Any], run_id: st
             target = target[part]
         target[last] = value
     changed = JobDefinition.from_json(json.dumps({**definition.to_dict(), "run": run}))
-    run_spec(changed, run_id)
+    _check_batch(run_spec(changed, run_id))
     return changed
+
+
+def _check_batch(spec: RunSpec) -> None:
+    """The trainer would refuse it too, but only once the instances are held."""
+    ranks, sequences = spec.layout.data_parallel, spec.global_batch_sequences
+    if sequences % ranks:
+        raise ValueError(
+            f"recipe.global_batch_tokens {spec.recipe.global_batch_tokens} is {sequences} "
+            f"sequences of {spec.recipe.sequence_length} tokens a step; a multiple of {ranks} is "
+            "needed, one for each data-parallel rank"
+        )
 
 
 def _names(definition: JobDefinition) -> set[str]:
