@@ -64,6 +64,10 @@ from tests.lifecycle.simulated import SimulatedEc2, SimulatedSageMaker
 from tests.lifecycle.world import ANSWER_URL, PROGRESS
 
 
+class CutOff(Crash):
+    """An invocation cannot go on for a reason that only the simulation has."""
+
+
 class Simulation(Promises):
     """One stack with one job, and what is promised about it."""
 
@@ -117,9 +121,9 @@ class Simulation(Promises):
     def _sleep(self, seconds: float) -> None:
         frame = self.frames[-1]
         # One thread plays all invocations, so one that runs beside another cannot outlast its
-        # pause: it dies there, and Lambda repeats it. Nobody is held up longer than AWS would.
+        # pause: it dies there and comes again. Nobody is held up longer than AWS would.
         if len(self.frames) > 1 and self.time.now() + seconds > self.frames[-2].wakes:
-            raise Crash("cut off in the middle of a wait")
+            raise CutOff
         if self.time.now() + seconds >= frame.until:
             self.advance(max(0.0, frame.until - self.time.now()))
             raise Crash("the function's time was up")
@@ -177,6 +181,11 @@ class Simulation(Promises):
                 ),
                 send_once=lambda url, body: self.wrap("answer", self._answer)(url, body),
             )
+        except CutOff:
+            self.accidents += 1
+            if call.retried:
+                # Lambda had no part in it, so it costs none of its tries.
+                self.queue.append(replace(call, plan=(), due=self.time.now() + 60.0))
         except (Crash, Exception):
             self.accidents += 1
             self._repeat(call)
