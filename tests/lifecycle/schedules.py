@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 from typing import Final
 
 from tests.lifecycle.scenery import Call, Fault, Plan
@@ -155,55 +155,59 @@ SCENES: Final[Mapping[str, Scene]] = {
 }
 
 
-def play(scene: Scene, plan: Plan, other: str | None = None) -> int:
-    """Play the scene once; how many faults of ``plan`` its main event met.
+def play(name: str, plan: Plan, other: str | None = None) -> int:
+    """Play a scene once; how many faults of ``plan`` its main event met.
 
     Broken when a promise does not hold.
     """
-    stage = Stage()
-    scene.prepare(stage)
-    before = stage.world.faults.total()
-    if other is not None:
-        OTHERS[other](stage)
-    scene.main(stage, plan)
-    stage.world.work(-1)
-    met = stage.world.faults.total() - before
+    scene, stage = SCENES[name], Stage()
     try:
+        scene.prepare(stage)
+        before = stage.world.faults.total()
+        if other is not None:
+            OTHERS[other](stage)
+        scene.main(stage, plan)
+        stage.world.work(-1)
+        met = stage.world.faults.total() - before
         stage.stack.follow()
         stage.world.check_answers()
         stage.stack.settle()
     except Exception as error:
-        error.add_note(f"{plan} {other or ''}")
+        error.add_note(f"{name}: {plan} {other or ''}")
         raise
     return met
 
 
 def exhaust(name: str) -> int:
     """Play every schedule of a scene with one fault; how many there are."""
-    scene = SCENES[name]
-    played = number = 0
-    met = True
-    while met:
-        met = False
-        for fault, other in [
-            *((fault, None) for fault in FAULTS),
-            *(("between", each) for each in scene.others),
-        ]:
-            met |= play(scene, ((number, fault),), other) > 0
-            played += 1
-        number += 1
-    return played
+    others = SCENES[name].others
+    return _exhaust(
+        name,
+        lambda number: [
+            *((((number, fault),), None) for fault in FAULTS),
+            *((((number, "between"),), other) for other in others),
+        ],
+    )
 
 
 def exhaust_pairs(name: str, within: int) -> int:
     """Play a scene with every two errors at most ``within`` calls apart; how many there are."""
-    scene = SCENES[name]
-    played = number = 0
-    met = True
-    while met:
-        met = False
-        for first, second, apart in product(ERRORS, ERRORS, range(1, within + 1)):
-            met |= play(scene, ((number, first), (number + apart, second))) > 0
-            played += 1
-        number += 1
+    return _exhaust(
+        name,
+        lambda number: [
+            (((number, first), (number + apart, second)), None)
+            for first, second, apart in product(ERRORS, ERRORS, range(1, within + 1))
+        ],
+    )
+
+
+def _exhaust(name: str, plays_at: Callable[[int], list[tuple[Plan, str | None]]]) -> int:
+    """All plays at each call of the main event, until it has no such call."""
+    played = 0
+    for number in count():
+        plays = plays_at(number)
+        met = sum(play(name, plan, other) for plan, other in plays)
+        played += len(plays)
+        if not met:
+            break
     return played

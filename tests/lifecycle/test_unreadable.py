@@ -132,6 +132,14 @@ def test_a_damaged_claim_of_old_keeps_nobody_from_the_run_that_is_on(world: Worl
     assert world.sagemaker.alive() == []
 
 
+def test_a_damaged_claim_of_old_keeps_no_deploy_from_recording_a_definition(world: World) -> None:
+    world.cloudformation("Create", run_id="a")
+    world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))
+    damage(world, "a", "stack_id")
+    answer = world.cloudformation("Update", run_id="a", old_run_id="a")
+    assert answer["Status"] == "SUCCESS"
+
+
 def test_a_delete_stops_what_it_can_read_before_it_fails(world: World) -> None:
     world.cloudformation("Create", run_id="a")
     world.deliver(world.job_event(world.sagemaker.end(world.name("a"), "Completed")))

@@ -75,7 +75,7 @@ def test_a_wrong_value_is_refused_by_its_key(key: str, value: Any, words: str) -
 
 @pytest.mark.parametrize("name", ["Llama-3.2-1B", "meta-llama/Llama-3.2-1B"])
 def test_a_preset_may_be_spelt_as_its_repository_is(name: str) -> None:
-    (job,) = (Settings.from_context({"small_model": name}).jobs["small"],)
+    job = Settings.from_context({"small_model": name}).jobs["small"]
     assert job.model_shape() == ModelShape.preset("llama-3.2-1b")
 
 

@@ -16,7 +16,7 @@ from tests.training_scripts.chats import (
     write_conversations,
     write_tokenizer,
 )
-from tests.training_scripts.test_prepare_data import TEXTS, prepare
+from tests.training_scripts.test_prepare_data import prepare, write_sources
 from tests.training_scripts.tiny import tiny_shape
 from trainer.export import write_settings
 from trainer.manifest import Manifest
@@ -53,10 +53,7 @@ def test_a_fine_tuned_model_brings_its_template_and_ends_at_its_own_token(tmp_pa
 
 
 def test_a_model_of_text_ends_where_documents_do(tmp_path: Path) -> None:
-    (tmp_path / "sources").mkdir()
-    for name, text in TEXTS.items():
-        (tmp_path / "sources" / name).write_text(text)
-    assert prepare(tmp_path / "sources", tmp_path / "data") == 0
+    assert prepare(write_sources(tmp_path / "sources"), tmp_path / "data") == 0
     loaded, config, generation = settings(tmp_path / "data", tmp_path / "export")
     end = loaded.convert_tokens_to_ids("<|endoftext|>")
     assert loaded.eos_token == "<|endoftext|>"

@@ -30,10 +30,16 @@ TEXTS = {
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "sources"
-    (folder / "package").mkdir(parents=True)
-    for name, text in TEXTS.items():
-        (folder / "package" / name).write_text(text)
+    folder.mkdir()
+    write_sources(folder / "package")
     (folder / "notes.txt").write_text("not asked for")
+    return folder
+
+
+def write_sources(folder: Path) -> Path:
+    folder.mkdir()
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
     return folder
 
 

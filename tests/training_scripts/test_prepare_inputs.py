@@ -19,17 +19,19 @@ import prepare_data
 from preparation import documents, encoding
 from preparation.errors import InputError
 from tests.training_scripts.chats import CONVERSATIONS, write_conversations, write_tokenizer
-from tests.training_scripts.test_prepare_data import TEXTS, files_of, prepare, read_tokens
+from tests.training_scripts.test_prepare_data import (
+    TEXTS,
+    files_of,
+    prepare,
+    read_tokens,
+    write_sources,
+)
 from trainer.manifest import Manifest
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    for name, text in TEXTS.items():
-        (folder / name).write_text(text)
-    return folder
+    return write_sources(tmp_path / "sources")
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,13 @@ import pytest
 
 import prepare_data
 from preparation import documents, encoding
-from tests.training_scripts.test_prepare_data import TEXTS, files_of, prepare
+from tests.training_scripts.test_prepare_data import files_of, prepare, write_sources
 from trainer.manifest import Manifest
 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    for name, text in TEXTS.items():
-        (folder / name).write_text(text)
-    return folder
+    return write_sources(tmp_path / "sources")
 
 
 def test_a_killed_tokenising_process_is_said_in_one_line_and_the_work_goes_on(

@@ -120,16 +120,17 @@ class _Worker:
 
     def _texts(self, found: list[str | None]) -> list[Document]:
         texts = [document for document in found if is_text(document)]
-        pieces = [piece for text in texts for piece in cut(text)]
-        ids = chain.from_iterable(self._ids(batch) for batch in batched(pieces))
+        pieces = [cut(text) for text in texts]
+        batches = batched(chain.from_iterable(pieces))
+        ids = chain.from_iterable(self._ids(batch) for batch in batches)
         end = np.array([self._encoder.vocabulary.end_of_text_id], dtype=np.uint32)
         return [
             Document(
                 split=split_of(text, self._encoder.validation_fraction),
-                tokens=np.concatenate([*islice(ids, len(cut(text))), end]),
+                tokens=np.concatenate([*islice(ids, len(parts)), end]),
                 mask=None,
             )
-            for text in texts
+            for text, parts in zip(texts, pieces, strict=True)
         ]
 
     def _ids(self, texts: list[str]) -> list[NDArray[np.uint32]]:
@@ -203,11 +204,13 @@ def cut(text: str) -> list[str]:
 def batched(pieces: Iterable[str]) -> Iterator[list[str]]:
     """Together no more than one piece may have."""
     batch: list[str] = []
+    room = PIECE_CHARACTERS
     for piece in pieces:
-        if batch and sum(map(len, batch)) + len(piece) > PIECE_CHARACTERS:
+        if len(piece) > room:
             yield batch
-            batch = []
+            batch, room = [], PIECE_CHARACTERS
         batch.append(piece)
+        room -= len(piece)
     if batch:
         yield batch
 

@@ -39,7 +39,7 @@ from trainer.tokenizer import (
     TOKENIZER_CONFIG_FILE,
     read_end_of_text,
     read_special_tokens,
-    read_token_id,
+    read_token_ids,
 )
 
 MAXIMUM_FILE_BYTES = 5 * 1000**3
@@ -157,8 +157,8 @@ def write_settings(
     source = dataset / manifest.tokenizer.file
     text = read_end_of_text(source, end)
     special = {"bos_token": text, "eos_token": text, **read_special_tokens(source)}
-    ids = {name: read_token_id(source, special[f"{name}_token"]) for name in ("bos", "eos")}
-    bos, eos = (end if number is None else number for number in ids.values())
+    ids = read_token_ids(source)
+    bos, eos = (ids.get(special[name], end) for name in ("bos_token", "eos_token"))
     config = shape.to_hugging_face_config()
     config |= {"bos_token_id": bos, "eos_token_id": eos, "dtype": str(dtype).removeprefix("torch.")}
     write_json(folder / "config.json", config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,29 +60,26 @@ def read_special_tokens(tokenizer: Path) -> dict[str, str]:
     return {str(name): str(text) for name, text in content.items()}
 
 
-def read_token_id(path: Path, text: str) -> int | None:
-    """Id of a token's text in a ``tokenizer.json``; None when it has none."""
+def read_token_ids(path: Path) -> dict[str, int]:
+    """Text -> id of every token in a ``tokenizer.json``."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    for token in content.get("added_tokens") or ():
-        if token.get("content") == text:
-            return int(token["id"])
-    vocabulary = content["model"].get("vocab")
-    if isinstance(vocabulary, Mapping):
-        found = vocabulary.get(text)
-        return None if found is None else int(found)
-    return next((number for number, row in enumerate(vocabulary or ()) if row[0] == text), None)
+    # Added tokens are walked first, and count before the model's own.
+    return dict(reversed(list(_tokens(content))))
 
 
 def _find_token(content: Mapping[str, Any], token_id: int) -> str | None:
-    """Among the added tokens, else in the model's plain vocabulary."""
+    return next((text for text, number in _tokens(content) if number == token_id), None)
+
+
+def _tokens(content: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Text and id: of the added tokens, then of the model's plain vocabulary."""
     for token in content.get("added_tokens") or ():
-        if token.get("id") == token_id:
-            return str(token["content"])
+        yield str(token.get("content")), token.get("id")
     model = content.get("model")
     vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(vocabulary, Mapping):
-        return next((str(text) for text, number in vocabulary.items() if number == token_id), None)
-    # Unigram models list [text, score] by id.
-    if isinstance(vocabulary, list) and 0 <= token_id < len(vocabulary):
-        return str(vocabulary[token_id][0])
-    return None
+        yield from ((str(text), number) for text, number in vocabulary.items())
+    elif isinstance(vocabulary, list):
+        # Unigram models list [text, score] by id.
+        for number, row in enumerate(vocabulary):
+            yield str(row[0]), number

@@ -64,12 +64,7 @@ def check_places(job: TrainingJob, initial_weights: S3Prefix | None) -> None:
     check_key_region("encryption_key", job.encryption_key, stack)
     why = "SageMaker takes channels and keeps results in its own region only"
     check_region("checkpoint bucket", job.checkpoint_store.bucket, stack, why)
-    check_region(
-        "dataset bucket",
-        job.file_system.dataset_bucket,
-        stack,
-        DATASET_REGION,
-    )
+    check_region("dataset bucket", job.file_system.dataset_bucket, stack, DATASET_REGION)
     if initial_weights is not None:
         check_region("bucket of initial_weights", initial_weights.bucket, stack, why)
     owner = getattr(job.subnet.node.scope, "vpc_id", None)

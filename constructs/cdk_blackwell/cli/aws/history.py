@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -86,13 +87,19 @@ def read_runs(
 def _by_run(store: Store, run_id: str | None = None) -> list[list[Attempt]]:
     """Attempts of each run, oldest first; the newest run first."""
     by_run: dict[tuple[str, str], list[Attempt]] = {}
-    try:
+    with _refusal_of_unreadable():
         attempts = store.attempts(run_id=run_id)
-    except UnreadableItemError as error:
-        raise AwsRefusedError(str(error)) from error
     for attempt in attempts:
         by_run.setdefault((attempt.owner, attempt.run_id), []).append(attempt)
     return sorted(by_run.values(), key=lambda attempts: -attempts[0].claimed_at)
+
+
+@contextmanager
+def _refusal_of_unreadable() -> Iterator[None]:
+    try:
+        yield
+    except UnreadableItemError as error:
+        raise AwsRefusedError(str(error)) from error
 
 
 def find_run(aws: Aws, job: DeployedJob, run_id: str | None) -> RunFacts:
@@ -116,10 +123,8 @@ def iso(seconds: float) -> str:
 
 
 def _run(aws: Aws, store: Store, owner: str, run_id: str, records: Sequence[Attempt]) -> RunFacts:
-    try:
+    with _refusal_of_unreadable():
         run = store.run(owner, run_id)
-    except UnreadableItemError as error:
-        raise AwsRefusedError(str(error)) from error
     definition = None
     if run is not None:
         try:

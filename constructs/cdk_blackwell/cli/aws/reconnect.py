@@ -10,6 +10,7 @@ import typer
 from botocore import exceptions
 
 from cdk_blackwell.cli.aws.failures import THROTTLED
+from cdk_blackwell.lifecycle.handler.errors import http_status
 
 PAUSES_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Between tries; the last one is repeated. This project's choice."""
@@ -40,8 +41,7 @@ def patient(
             reason = type(error).__name__
         except exceptions.ClientError as error:
             reason = error.response["Error"]["Code"]
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            passes = reason in THROTTLED or status >= SERVER_ERROR
+            passes = reason in THROTTLED or http_status(error) >= SERVER_ERROR
             if not passes or number == TRIES - 1:
                 raise
         pause = PAUSES_SECONDS[min(number, len(PAUSES_SECONDS) - 1)]

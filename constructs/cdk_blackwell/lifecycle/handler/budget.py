@@ -31,6 +31,11 @@ def _keep_alive_seconds(definition: JobDefinition) -> int:
     return int(definition.request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
 
 
+def least_seconds(definition: JobDefinition) -> int:
+    """Run time below which an attempt is not worth its start; a shorter limit is itself enough."""
+    return min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition))
+
+
 def worst_billed_seconds(definition: JobDefinition) -> int:
     """The most one attempt can be billed; assumed where SageMaker does not say what it was."""
     return run_time_limit(definition) + overhead_seconds(definition)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.budget import (
-    MINIMUM_ATTEMPT_SECONDS,
     affordable_seconds,
-    run_time_limit,
+    least_seconds,
     worst_billed_seconds,
 )
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
@@ -211,7 +210,7 @@ def _run_seconds(services: Services, definition: JobDefinition, attempt: Attempt
 
 
 def _worthwhile(services: Services, definition: JobDefinition, affordable: int) -> int:
-    least = min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition))
+    least = least_seconds(definition)
     if affordable < least:
         raise LaunchRefused(
             f"max_cost_usd {definition.max_cost_usd:,.2f} does not pay for another attempt, "

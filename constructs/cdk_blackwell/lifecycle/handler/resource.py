@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,8 @@ def advance(services: Services, event: Event) -> Answer | Waiting:
 
 def _refuse_another_name(services: Services, event: Event, job: str) -> None:
     """The rights and rules of a deploy are for training jobs of its ``job_name`` alone."""
-    for attempt in services.store.attempts(event.owner):
+    attempts, _ = services.store.readable_attempts(event.owner)
+    for attempt in attempts:
         if not attempt.settled and attempt.job != job:
             raise LaunchRefused(
                 f"job_name changes from {attempt.job!r} to {job!r} while {attempt.job_name} is not "
@@ -211,8 +212,7 @@ def _stop_others(services: Services, owner: Owner, keep: str) -> tuple[str, ...]
 def _delete(services: Services, event: Event) -> Answer | Waiting:
     # The tombstone first: from here on nobody can win a claim.
     services.store.bury(event.owner, stack_id=event.stack_id)
-    readable, unreadable = services.store.readable_attempts()
-    attempts = tuple(attempt for attempt in readable if attempt.owner == event.owner)
+    attempts, unreadable = services.store.readable_attempts(event.owner)
     alive = stop_attempts(services, attempts)
     if unreadable:
         # What can be read is stopped by now; this one may be alive too, so it is not passed over.
@@ -237,7 +237,7 @@ def _delete(services: Services, event: Event) -> Answer | Waiting:
 
 
 def _definitions(
-    services: Services, event: Event, attempts: tuple[Attempt, ...]
+    services: Services, event: Event, attempts: Sequence[Attempt]
 ) -> list[JobDefinition]:
     definitions = []
     for run_id in sorted({attempt.run_id for attempt in attempts}):
@@ -253,7 +253,7 @@ def _definitions(
     return definitions
 
 
-def _close_books(services: Services, attempts: tuple[Attempt, ...]) -> None:
+def _close_books(services: Services, attempts: Sequence[Attempt]) -> None:
     """Record and tell the end of what was stopped: its event may come after the rule is gone."""
     for attempt in attempts:
         if attempt.settled:

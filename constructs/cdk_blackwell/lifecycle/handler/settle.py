@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cdk_blackwell.lifecycle.handler.budget import (
-    MINIMUM_ATTEMPT_SECONDS,
     affordable_seconds,
-    run_time_limit,
+    least_seconds,
 )
 from cdk_blackwell.lifecycle.handler.claims import go_on, resolve
 from cdk_blackwell.lifecycle.handler.happenings import Happening
@@ -89,7 +88,7 @@ def _record(
             uncounted=sum(not counts(other.cause, trained=other.trained) for other in before),
             without_capacity_seconds=_without_capacity_seconds(services, [*before, attempt]),
             longest_delay_seconds=longest_delay_seconds(definition),
-            least_seconds=min(MINIMUM_ATTEMPT_SECONDS, run_time_limit(definition)),
+            least_seconds=least_seconds(definition),
             trial=is_trial(definition),
         )
         if decision.cause == "completed" and is_trial(definition):

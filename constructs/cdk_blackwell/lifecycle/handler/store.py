@@ -154,12 +154,16 @@ class Store:
             )
         )
 
-    def readable_attempts(self) -> tuple[list[Attempt], list[UnreadableItemError]]:
-        """Every claim, and what cannot be read as one."""
+    def readable_attempts(
+        self, owner: str | None = None
+    ) -> tuple[list[Attempt], list[UnreadableItemError]]:
+        """Every claim, of one owner where given, and all that cannot be read as one."""
         found, errors = [], []
         for item in self.table.query(ATTEMPT):
             try:
-                found.append(read(read_attempt, item))
+                attempt = read(read_attempt, item)
+                if owner in (None, attempt.owner):
+                    found.append(attempt)
             except UnreadableItemError as error:
                 errors.append(error)
         return found, errors
