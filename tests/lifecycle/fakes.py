@@ -203,7 +203,8 @@ class FakeSageMaker(Checked):
         job = self.jobs[name]
         if job["TrainingJobStatus"] == "Stopping" and self.time.now() >= job["StopAt"]:
             job |= {"TrainingJobStatus": "Stopped", "SecondaryStatus": "Stopped"}
-        return {key: value for key, value in job.items() if key not in ("Request", "StopAt")}
+        told = {key: value for key, value in job.items() if key not in ("Request", "StopAt")}
+        return told | {"StoppingCondition": job["Request"]["StoppingCondition"]}
 
     def stop_training_job(self, **arguments: Any) -> dict[str, Any]:
         self.check("StopTrainingJob", **arguments)

@@ -193,3 +193,17 @@ def test_what_is_left_of_the_ceiling_is_the_next_attempts_run_time(world: World)
     assert f"console.aws.amazon.com/sagemaker/home?region=us-west-2#/jobs/{world.name('a', 2)}" in (
         message
     )
+
+
+def test_a_run_whose_money_ran_out_is_not_told_to_raise_its_max_runtime(world: World) -> None:
+    attempt = worst_case_usd(max_runtime_seconds=86_400, instance_count=1, hourly_price_usd=100.0)
+    job = definition(hourly_price_usd=100.0, max_cost_usd=1.5 * attempt)
+    world.cloudformation("Create", run_id="a", job=job)
+    world.sagemaker.jobs[world.name("a")]["BillableTimeInSeconds"] = 80_000
+    world.fails(world.name("a"), "InternalServerError: again", step=100)
+    second = world.name("a", 2)
+    world.deliver(world.job_event(world.sagemaker.end(second, "Stopped", "MaxRuntimeExceeded")))
+    assert world.run_state("a") == "stopped"
+    message = world.sns.messages[-1]["Message"]
+    assert "used up the run time that was left of max_cost_usd" in message
+    assert "max_runtime" not in message

@@ -75,6 +75,8 @@ class Observation:
     training_ended: float | None = None
     billed_seconds: float | None = None
     """As SageMaker bills it, per instance; None where it does not say."""
+    run_seconds: int | None = None
+    """The run time that its request allowed; None where SageMaker does not say."""
 
     @property
     def terminal(self) -> bool:
@@ -98,6 +100,7 @@ class Observation:
             training_began=_seconds(description.get("TrainingStartTime")),
             training_ended=_seconds(description.get("TrainingEndTime")),
             billed_seconds=_billed(description),
+            run_seconds=description.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
         )
 
 

@@ -24,7 +24,7 @@ from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState, ordinal
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.lifecycle.handler.services import Services
-from cdk_blackwell.lifecycle.handler.training_plan import plan_arn, seconds_left
+from cdk_blackwell.lifecycle.handler.training_plan import plan_arn, time_left
 from cdk_blackwell.planning.contracts import training_job_name
 
 PENDING_SECONDS: Final = 12 * 3600.0
@@ -188,7 +188,7 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
         if attempt.first:
             raise LaunchRefused(str(delay)) from delay
         limit = longest_delay_seconds(definition)
-        if services.clock.now() - attempt.claimed_at >= limit:
+        if services.clock.now() - attempt.wanted_from >= limit:
             raise LaunchRefused(f"{delay} That was so for {limit / 3600:g} hours.") from delay
         raise
     return request
@@ -219,7 +219,8 @@ def _worthwhile(services: Services, definition: JobDefinition, affordable: int) 
     arn = plan_arn(definition)
     if arn is None:
         return affordable
-    left = seconds_left(services.jobs.training_plan(arn), services.clock.now())
+    plan = services.jobs.training_plan(arn)
+    left = time_left(plan, services.clock.now(), least=least).seconds
     if left < least:
         raise LaunchRefused(
             f"the training plan {arn.rsplit('/', 1)[-1]} leaves less than {least // 60} minutes "
@@ -249,7 +250,7 @@ def billed_before(
 
 
 def longest_delay_seconds(definition: JobDefinition) -> float:
-    """How long after its claim a later attempt may wait for SageMaker to take it."""
+    """How long a later attempt may wait for SageMaker to take it."""
     limits = definition.request.get("StoppingCondition", {})
     return float(limits.get("MaxPendingTimeInSeconds", PENDING_SECONDS))
 

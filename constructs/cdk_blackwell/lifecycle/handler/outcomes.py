@@ -1,6 +1,7 @@
 """Why an attempt ended and what follows: the whole table, as data.
 
-``docs/life-of-a-run.md`` is made of it. `resume.py` applies it, below three bounds of its own.
+``docs/life-of-a-run.md`` is made of it. `resume.py` applies it, below three bounds of its own;
+`run_time.py` says why a run time shorter than max_runtime was.
 """
 
 from __future__ import annotations
@@ -106,6 +107,12 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
         "resubmitted, however many attempts are left. Its checkpoints stay in S3. Give the next "
         "run a max_runtime above what its plan predicts.",
     ),
+    "money_used_up": Consequence(
+        action="stop",
+        state="stopped",
+        text="The attempt used up the run time that was left of max_cost_usd. The run is not "
+        "resubmitted; its checkpoints stay in S3. Raise max_cost_usd for the next run.",
+    ),
     "waiting_time_used_up": Consequence(
         action="stop",
         state="stopped",
@@ -123,6 +130,9 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
         state="stopped",
         text="The training plan's time is over. Its checkpoints stay in S3. Extend the plan or "
         "buy another, then launch a new run.",
+    ),
+    "plan_block_used_up": Consequence(
+        action="resubmit", state="stopped", text="The training plan's block of time is over."
     ),
     "capacity": Consequence(
         action="resubmit", state="failed", text="There was no capacity for the job."

@@ -21,9 +21,11 @@ Cause = Literal[
     "stopped_by_a_person",
     "deleted",
     "run_time_used_up",
+    "money_used_up",
     "waiting_time_used_up",
     "pending_too_long",
     "plan_ended",
+    "plan_block_used_up",
     "capacity",
     "internal",
     "trainer_fault",
@@ -134,6 +136,11 @@ class Attempt:
     def job(self) -> str:
         """Prefix of the job's names, without the definition that may be unreadable."""
         return self.job_name.split(f"-{stack_tag(self.stack_id)}-", 1)[0]
+
+    @property
+    def wanted_from(self) -> float:
+        """Since when it waits to be taken by SageMaker, seconds since the epoch."""
+        return max(self.claimed_at, self.due)
 
     @property
     def first(self) -> bool:

@@ -98,6 +98,7 @@ def decide(
     longest_delay_seconds: float = float("inf"),
     least_seconds: float = MINIMUM_ATTEMPT_SECONDS,
     trial: bool = False,
+    cause: Cause | None = None,
 ) -> Decision:
     """What follows from the end of attempt number ``attempt`` (from 1).
 
@@ -106,9 +107,10 @@ def decide(
     for; ``causes``: why the earlier attempts ended; ``uncounted``: how many of them never reached
     an instance, for which time is the limit: ``without_capacity_seconds``, since when attempts in a
     row got no capacity, of at most ``longest_delay_seconds``; ``least_seconds``: of run time that
-    are worth an attempt; ``trial``: a trial has one attempt.
+    are worth an attempt; ``trial``: a trial has one attempt; ``cause``: why it ended, where more is
+    known than the table says.
     """
-    cause = _cause(seen, wanted)
+    cause = _cause(cause or find_cause(seen), wanted)
     used = attempt - uncounted - (not counts(cause, trained=seen.trained))
     consequence = CONSEQUENCES[cause]
     action, text = consequence.action, consequence.text
@@ -153,6 +155,8 @@ def decide(
         else:
             pause = pause_seconds([*causes, cause])
             after = f" after {pause / 60:.0f} minutes" if pause else ""
+            if cause == "plan_block_used_up":
+                after = " when the plan's next block of time begins"
             following = ordinal(attempt + 1, maximum_attempts)
             text += (
                 f" It is resubmitted{after} as attempt {following} and "
@@ -163,7 +167,7 @@ def decide(
 
 def decide_unreadable(seen: Observation, *, wanted: bool, why: str) -> Decision:
     """What follows when the run's frozen definition cannot be read: never another attempt."""
-    cause = _cause(seen, wanted)
+    cause = _cause(find_cause(seen), wanted)
     consequence = CONSEQUENCES[cause]
     if consequence.action != "resubmit":
         return Decision(
@@ -180,8 +184,7 @@ def decide_unreadable(seen: Observation, *, wanted: bool, why: str) -> Decision:
     )
 
 
-def _cause(seen: Observation, wanted: bool) -> Cause:
-    cause = find_cause(seen)
+def _cause(cause: Cause, wanted: bool) -> Cause:
     return cause if wanted or cause == "completed" else "stopped_by_us"
 
 

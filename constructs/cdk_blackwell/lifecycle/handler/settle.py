@@ -28,6 +28,7 @@ from cdk_blackwell.lifecycle.handler.resume import (
     decide_unreadable,
     pause_seconds,
 )
+from cdk_blackwell.lifecycle.handler.run_time import cause_of_end, next_block
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.trial import end_of_trial, is_trial
 from cdk_blackwell.planning.contracts import training_job_name
@@ -74,22 +75,21 @@ def _record(
             if other.attempt < attempt.attempt
         ]
         earlier = [other.last_complete_step for other in before if other.trained]
+        paid = billed_before(services, definition, attempt)
         decision = decide(
             seen,
             wanted=wanted,
             attempt=attempt.attempt,
             maximum_attempts=definition.maximum_attempts,
             steps=[*earlier, step] if seen.trained else earlier,
-            affordable_seconds=affordable_seconds(
-                definition,
-                [*billed_before(services, definition, attempt), billed(definition, seen)],
-            ),
+            affordable_seconds=affordable_seconds(definition, [*paid, billed(definition, seen)]),
             causes=[other.cause for other in before],
             uncounted=sum(not counts(other.cause, trained=other.trained) for other in before),
             without_capacity_seconds=_without_capacity_seconds(services, [*before, attempt]),
             longest_delay_seconds=longest_delay_seconds(definition),
             least_seconds=least_seconds(definition),
             trial=is_trial(definition),
+            cause=cause_of_end(services, definition, seen, paid),
         )
         if decision.cause == "completed" and is_trial(definition):
             decision = replace(decision, text=end_of_trial(definition, run.run_id))
@@ -115,13 +115,9 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
     )
     claim = None
     if not attempt.done:
-        pause = pause_seconds(_causes(services, attempt))
+        due = _due(services, attempt, run)
         claim = services.store.claim_next(
-            owner,
-            attempt,
-            job_name=name,
-            requester=requester,
-            due=services.clock.now() + pause if pause else 0.0,
+            owner, attempt, job_name=name, requester=requester, due=due
         )
         if claim is Claim.NOT_DESIRED:
             consequence = CONSEQUENCES["stopped_by_us"]
@@ -138,6 +134,19 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
         resolve(services, following, requester)
 
 
+def _due(services: Services, attempt: Attempt, run: Run) -> float:
+    """When the next attempt is to be launched, seconds since the epoch; 0 for at once."""
+    now = services.clock.now()
+    # A job would wait for a plan's next block of time too, but for no more than two days.
+    try:
+        block = next_block(services, run.definition)
+    except ValueError:
+        block = None  # Whoever launches it says that its definition can't be read.
+    begins = now if block is None else block.begins
+    due = max(begins, now + pause_seconds(_causes(services, attempt)))
+    return due if due > now else 0.0
+
+
 def _causes(services: Services, attempt: Attempt) -> list[Cause]:
     """Why this attempt and those before it ended, oldest first."""
     known = services.store.attempts(attempt.owner, attempt.run_id)
@@ -147,7 +156,7 @@ def _causes(services: Services, attempt: Attempt) -> list[Cause]:
 def _without_capacity_seconds(services: Services, attempts: Sequence[Attempt]) -> float:
     """Since when attempts in a row got no capacity, should the last of them have got none."""
     row = capacity_row([each.cause for each in attempts[:-1]]) + 1
-    return services.clock.now() - attempts[-row].claimed_at
+    return services.clock.now() - attempts[-row].wanted_from
 
 
 def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, text: str) -> None:

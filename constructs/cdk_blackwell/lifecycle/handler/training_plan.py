@@ -8,6 +8,7 @@ uploaded; and one that could not do anything any more is not launched.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +21,18 @@ ENDED_BEFORE_SECONDS: Final = 1800
 STARTING_SECONDS: Final = 900
 """Allowance for starting instances and pulling the image, which MaxRuntimeInSeconds does not count.
 This project's assumption."""
+_NOT_RUN_TIME: Final = ENDED_BEFORE_SECONDS + STARTING_SECONDS + STOP_GRACE_SECONDS + UPLOAD_SECONDS
+"""Seconds of a block in which an attempt cannot train."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLeft:
+    """Of a plan, for one attempt."""
+
+    begins: float
+    """When the attempt can have instances, seconds since the epoch."""
+    seconds: int
+    """Run time that it may have from then on; 0 or less when it could not even start and stop."""
 
 
 def plan_arn(definition: JobDefinition) -> str | None:
@@ -28,11 +41,11 @@ def plan_arn(definition: JobDefinition) -> str | None:
     return None if arn is None else str(arn)
 
 
-def seconds_left(plan: Mapping[str, Any], now: float) -> int:
-    """Run time an attempt may have that begins now, or when the plan's time begins.
+def time_left(plan: Mapping[str, Any], now: float, *, least: int) -> TimeLeft:
+    """What an attempt may have that begins now, or when the plan's time begins.
 
-    A plan may consist of two blocks of capacity; an attempt lives in one of them, so the first that
-    has not ended counts. 0 or less when there is not even time to start and stop. LaunchRefused
+    A plan may consist of two blocks of capacity; an attempt lives in one of them: in the first that
+    still has ``least`` seconds of run time, or else in the first that has not ended. LaunchRefused
     when the plan is over or failed.
 
     :param plan: DescribeTrainingPlan's answer.
@@ -51,8 +64,8 @@ def seconds_left(plan: Mapping[str, Any], now: float) -> int:
         if block.get("StartTime") and block.get("EndTime")
     ]
     left = [
-        (end, end - ENDED_BEFORE_SECONDS - max(now, start))
-        for start, end in blocks
+        TimeLeft(begins=max(now, start), seconds=int(end - max(now, start)) - _NOT_RUN_TIME)
+        for start, end in sorted(blocks)
         if end - ENDED_BEFORE_SECONDS > now
     ]
     if not left:
@@ -61,8 +74,7 @@ def seconds_left(plan: Mapping[str, Any], now: float) -> int:
             f"before the plan's end, {_utc(max((end for _, end in blocks), default=now))}). "
             "Extend it or buy another."
         )
-    _, seconds = min(left)
-    return int(seconds) - STARTING_SECONDS - STOP_GRACE_SECONDS - UPLOAD_SECONDS
+    return next((block for block in left if block.seconds >= least), left[0])
 
 
 def _utc(seconds: float) -> str:
