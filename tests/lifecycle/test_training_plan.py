@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
 from cdk_blackwell.lifecycle.handler.training_plan import TimeLeft, time_left
-from tests.lifecycle.fakes import REGION
+from tests.lifecycle.fakes import REGION, error
 from tests.lifecycle.world import World, definition
 
 ARN = f"arn:aws:sagemaker:{REGION}:123456789012:training-plan/plan"
@@ -196,6 +197,15 @@ def test_a_failure_at_the_end_of_a_block_is_made_good_in_the_next(world: World) 
     world.time.sleep(began + 2 * DAY - world.time.now())
     world.sweep()
     assert run_seconds(world, 2) == 72_000 - ENDED_BEFORE - AROUND
+
+
+def test_a_plan_that_gives_no_answer_when_a_block_ends_is_asked_again(world: World) -> None:
+    world.cloudformation("Create", run_id="a", job=two_blocks(world))
+    world.gate.fail("describe_training_plan", error("AccessDeniedException", "not yet"))
+    with pytest.raises(ClientError, match="not yet"):
+        uses_up_its_time(world)
+    world.sweep()
+    assert "resubmitted when the plan's next block of time begins" in last_message(world)
 
 
 def test_a_run_that_was_stopped_does_not_wait_for_the_next_block(world: World) -> None:

@@ -309,7 +309,7 @@ def state_change_rule(
         scope,
         construct_id,
         description=f"Training job {job}: {', '.join(statuses or ['every status'])}",
-        event_pattern=_state_pattern(job, statuses),
+        event_pattern=_state_pattern(Stack.of(scope).account, job, statuses),
         targets=[target] if target else None,
     )
 
@@ -342,11 +342,13 @@ def run_event_rule(
     )
 
 
-def _state_pattern(job: str, statuses: Sequence[str] | None) -> events.EventPattern:
+def _state_pattern(account: str, job: str, statuses: Sequence[str] | None) -> events.EventPattern:
     detail: dict[str, Any] = {"TrainingJobName": [{"prefix": f"{job}-"}]}
     if statuses:
         detail["TrainingJobStatus"] = list(statuses)
     return events.EventPattern(
+        # A bus may also get events that other accounts forward, of jobs with the same names.
+        account=[account],
         source=["aws.sagemaker"],
         detail_type=["SageMaker Training Job State Change"],
         detail=detail,

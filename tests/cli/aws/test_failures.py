@@ -26,7 +26,9 @@ def refusal(code: str, message: str = "for a reason.") -> exceptions.ClientError
         (refusal("Odd"), "refused DescribeStacks (Odd): for a reason.", EXIT_AWS_REFUSED),
         (exceptions.NoCredentialsError(), "no usable AWS credentials", EXIT_AWS_REFUSED),
         (exceptions.ProfileNotFound(profile="x"), "(x)", EXIT_BAD_INPUT),
-        (exceptions.NoRegionError(), "give --region", EXIT_BAD_INPUT),
+        (exceptions.NoRegionError(), "no AWS region is set", EXIT_BAD_INPUT),
+        (exceptions.InvalidRegionError(region_name="us west"), "'us west'", EXIT_BAD_INPUT),
+        (ValueError("Invalid endpoint: here"), "AWS_ENDPOINT_URL", EXIT_BAD_INPUT),
         (
             exceptions.EndpointConnectionError(endpoint_url="https://somewhere"),
             "AWS cannot be reached",
@@ -42,8 +44,9 @@ def test_expected_failures_are_explained(error: Exception, words: str, code: int
     assert said.exit_code == code
 
 
-def test_a_defect_of_ours_stays_one() -> None:
-    assert explain(KeyError("x")) is None
+@pytest.mark.parametrize("error", [KeyError("x"), ValueError("x")])
+def test_a_defect_of_ours_stays_one(error: Exception) -> None:
+    assert explain(error) is None
 
 
 def command(*words: str, home: Path) -> subprocess.CompletedProcess[str]:

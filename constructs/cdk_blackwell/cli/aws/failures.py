@@ -47,6 +47,8 @@ THROTTLED: Final = frozenset(
         "SlowDown",
     }
 )
+_BAD_ENDPOINT: Final = "Invalid endpoint: "
+"""How botocore begins what it says of a URL from its configuration, as a bare ValueError."""
 _LOG_IN: Final = "log in ('aws sso login' or 'aws configure'), or give another --profile"
 
 
@@ -57,6 +59,11 @@ def explain(error: BaseException) -> CommandError | None:
     for kinds, text in _OTHERS:
         if isinstance(error, kinds):
             return text(error)
+    if isinstance(error, ValueError) and str(error).startswith(_BAD_ENDPOINT):
+        return CommandError(
+            f"{_sentence(error)}: AWS_ENDPOINT_URL, or endpoint_url in the profile, is no address "
+            "such as https://HOST; correct or unset it"
+        )
     return None
 
 
@@ -85,6 +92,10 @@ def _no_profile(error: Exception) -> CommandError:
 
 def _no_region(_error: Exception) -> CommandError:
     return CommandError("no AWS region is set: give --region or set AWS_DEFAULT_REGION")
+
+
+def _bad_region(error: Exception) -> CommandError:
+    return CommandError(f"{_sentence(error)}: give --region or AWS_DEFAULT_REGION as us-west-2")
 
 
 def _no_connection(error: Exception) -> CommandError:
@@ -117,7 +128,8 @@ _OTHERS: Final[tuple[tuple[tuple[type[Exception], ...], Explain], ...]] = (
         _no_credentials,
     ),
     ((exceptions.ProfileNotFound, exceptions.ConfigParseError), _no_profile),
-    ((exceptions.NoRegionError, exceptions.InvalidRegionError), _no_region),
+    ((exceptions.NoRegionError,), _no_region),
+    ((exceptions.InvalidRegionError,), _bad_region),
     (
         (
             exceptions.ConnectionError,
