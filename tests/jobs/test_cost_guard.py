@@ -164,7 +164,7 @@ def test_fails_without_a_ceiling(stack: Stack, foundation: Foundation) -> None:
 @pytest.mark.parametrize(
     ("tokens", "hours", "advice"),
     [
-        (20_000_000_000, 10, r"give max_runtime of 17 hours, fewer train_tokens or more instances"),
+        (20_000_000_000, 10, r"give max_runtime of 16 hours, fewer train_tokens or more instances"),
         (2_000_000_000_000, 600, r"give fewer train_tokens or more instances .*at most 672 hours"),
     ],
 )

@@ -65,12 +65,15 @@ def oracle_error(point: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("point", ORACLE)
 def test_allocated_memory_is_the_oracles_or_up_to_1_percent_more(point: dict[str, Any]) -> None:
-    # More where the peak is the loss: this trainer gathers the last block meanwhile.
+    # More where the peak is the loss: this trainer gathers the last block meanwhile, or makes a
+    # piece's gradients while the head's gathered buffer is still there (held to in tests/oracle).
     assert -0.001 < oracle_error(point) < 0.011
 
 
-def test_allocated_memory_is_within_a_fifth_of_a_percent_on_average() -> None:
-    assert statistics.mean(abs(oracle_error(point)) for point in ORACLE) < 0.002
+def test_allocated_memory_is_the_oracles_but_at_the_loss() -> None:
+    elsewhere = [p for p in ORACLE if oracle_estimate(p).peak_moment != "loss"]
+    assert len(elsewhere) == 15
+    assert statistics.mean(abs(oracle_error(point)) for point in elsewhere) < 0.0001
 
 
 def test_a_peak_in_the_optimizer_step_is_what_the_tracker_counts_for_plain_adamw() -> None:
@@ -143,10 +146,11 @@ def test_accumulation_keeps_sharded_gradients_and_the_last_reductions_buffer() -
 
 
 def test_kept_weights_and_whole_gradients_cost_2_and_4_bytes_a_parameter() -> None:
-    n = LLAMA_8B.parameter_count / 2**30
-    base = predict(LLAMA_8B, accumulates=True)
-    weights = predict(LLAMA_8B, accumulates=True, reshard_after_forward=False)
-    whole = predict(LLAMA_8B, accumulates=True, gradient_sync="step")
+    # Of a vocabulary so small that the peak is not at the loss, which holds one more matrix.
+    n = LLAMA_7B.parameter_count / 2**30
+    base = predict(accumulates=True)
+    weights = predict(accumulates=True, reshard_after_forward=False)
+    whole = predict(accumulates=True, gradient_sync="step")
     assert weights.allocated_gib - base.allocated_gib == pytest.approx(2 * n, rel=0.1)
     # Instead of gradients sharded over 8 GPUs, and of a buffer to reduce into.
     assert whole.allocated_gib - base.allocated_gib == pytest.approx(4 * n * 7 / 8, rel=0.1)
@@ -165,11 +169,12 @@ def test_tensor_parallel_plans_must_fit_with_a_margin() -> None:
 
 
 def test_fp8_gathers_half_as_much_and_saves_nothing_else() -> None:
-    bf16, fp8 = (predict(LLAMA_8B, precision=name, compiled=True) for name in ("bf16", "fp8"))
-    block = LLAMA_8B.layer_parameter_count / 2**30
+    # As above: the head keeps bf16, so at the loss nothing is saved.
+    bf16, fp8 = (predict(precision=name, compiled=True) for name in ("bf16", "fp8"))
+    block = LLAMA_7B.layer_parameter_count / 2**30
     assert fp8.parts_gib["activations"] == bf16.parts_gib["activations"]
     assert 0 < bf16.allocated_gib - fp8.allocated_gib <= 2.01 * block
-    assert predict(LLAMA_8B, precision="mxfp8", compiled=True).allocated_gib == bf16.allocated_gib
+    assert predict(precision="mxfp8", compiled=True).allocated_gib == bf16.allocated_gib
 
 
 def test_the_estimate_says_which_kernels_it_counted() -> None:

@@ -8,12 +8,12 @@ Suffixes name dimensions: T tokens, E hidden, V vocab.
 # ruff: noqa: N803 - suffixes of tensors name their dimensions
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from cdk_blackwell.planning.model_shape import ModelShape
 
@@ -35,14 +35,16 @@ class Head(nn.Linear):
 
 
 def chunked_loss(x_TE: Tensor, weight_VE: Tensor, targets_T: Tensor, *, chunks: int) -> Tensor:
-    """Summed cross-entropy; beyond one chunk, each piece's logits are made again in backward."""
+    """Summed cross-entropy; beyond one chunk, one piece's logits are alive at a time."""
     if chunks == 1:
         return chunk_loss(x_TE, weight_VE, targets_T)
-    pieces = [
-        checkpoint(chunk_loss, x, weight_VE, t, use_reentrant=False, preserve_rng_state=False)
-        for x, t in zip(x_TE.tensor_split(chunks), targets_T.tensor_split(chunks), strict=True)
-    ]
-    return torch.stack(pieces).sum()
+    if not torch.is_grad_enabled():
+        pieces = _split(x_TE, targets_T, chunks)
+        return torch.stack([chunk_loss(x, weight_VE, targets) for x, targets in pieces]).sum()
+    loss: Tensor = _LossInPieces.apply(  # type: ignore[no-untyped-call]
+        x_TE, weight_VE, targets_T, chunks
+    )
+    return loss
 
 
 def chunk_loss(x_TE: Tensor, weight_VE: Tensor, targets_T: Tensor) -> Tensor:
@@ -50,3 +52,59 @@ def chunk_loss(x_TE: Tensor, weight_VE: Tensor, targets_T: Tensor) -> Tensor:
     return F.cross_entropy(
         F.linear(x_TE, weight_VE).float(), targets_T, ignore_index=IGNORED_TARGET, reduction="sum"
     )
+
+
+class _LossInPieces(torch.autograd.Function):
+    """Makes each piece's gradients with its logits, so that backward needs neither again.
+
+    A sum's gradients are those of its pieces, whatever it is multiplied by later: backward scales
+    them. It does so in place, once; a second backward is refused by autograd itself.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, x_TE: Tensor, weight_VE: Tensor, targets_T: Tensor, chunks: int
+    ) -> Tensor:
+        x_gradient, weight_gradient = torch.empty_like(x_TE), torch.zeros_like(weight_VE)
+        pieces = zip(
+            _split(x_TE.detach(), targets_T, chunks), x_gradient.tensor_split(chunks), strict=True
+        )
+        losses = [
+            _add_gradients(
+                x, weight_VE.detach(), targets, x_gradient=out, weight_gradient=weight_gradient
+            )
+            for (x, targets), out in pieces
+        ]
+        context.save_for_backward(x_gradient, weight_gradient)
+        return torch.stack(losses).sum()
+
+    @staticmethod
+    def backward(context: Any, scale: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        x_gradient, weight_gradient = context.saved_tensors
+        return x_gradient.mul_(scale), weight_gradient.mul_(scale), None, None
+
+
+def _split(x_TE: Tensor, targets_T: Tensor, chunks: int) -> Iterator[tuple[Tensor, Tensor]]:
+    return zip(x_TE.tensor_split(chunks), targets_T.tensor_split(chunks), strict=True)
+
+
+def _add_gradients(
+    x_TE: Tensor,
+    weight_VE: Tensor,
+    targets_T: Tensor,
+    *,
+    x_gradient: Tensor,
+    weight_gradient: Tensor,
+) -> Tensor:
+    """Write a piece's own gradient, add its share of the matrix's; returns its loss.
+
+    What it makes is gone when it returns, so that no two pieces have any of it.
+    """
+    x_TE.requires_grad_()
+    weight_VE.requires_grad_()
+    with torch.enable_grad():
+        loss = chunk_loss(x_TE, weight_VE, targets_T)
+    of_x, of_weight = torch.autograd.grad(loss, (x_TE, weight_VE))
+    x_gradient.copy_(of_x)
+    weight_gradient += of_weight
+    return loss.detach()

@@ -57,20 +57,22 @@ def held_at_the_loss(step: TrainingStep) -> float:
 
 def _loss_moments(step: TrainingStep) -> dict[str, Moment]:
     matrix, hidden = step.matrix, step.hidden
-    # The last block is gathered ahead while the head's gradient is computed.
-    ahead, reduced = step.gathering(step.gathered_block), step.earlier_gradients
+    reduced = step.earlier_gradients
     alive = held_at_the_loss(step)
     gathered = alive + step.left_over + matrix + 2 * hidden
-    # Gradients of the head: of all at once, or accumulated, of a new piece and their sum.
+    # The last block is gathered ahead while the head's gradient is computed.
+    ahead = at_the_loss = step.gathering(step.gathered_block)
     head_gradients = matrix + step.width * step.logits
-    chunk_gradients = 0.0
+    loss = gathered + step.logit_bytes * step.logits
     if step.chunked_loss:
-        head_gradients = max(matrix + head_gradients, 3 * matrix)
-        chunk_gradients = matrix + hidden
-    loss = gathered + step.logit_bytes * step.logits + chunk_gradients
+        # Pieces make their gradients in the forward pass: a new piece's beside their sum, and what
+        # the head was gathered into beside the head.
+        head_gradients += matrix
+        loss += matrix + hidden
+        at_the_loss = step.gathered_head
     moments = {
-        "loss": Moment(loss, ahead, reduced),
-        "head backward": Moment(gathered + hidden + head_gradients, ahead, reduced),
+        "loss": Moment(loss, at_the_loss, reduced),
+        "head backward": Moment(gathered + hidden + head_gradients, at_the_loss, reduced),
     }
     if not step.tied:
         moments["head gradient reduction"] = Moment(

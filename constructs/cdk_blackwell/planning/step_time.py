@@ -115,8 +115,7 @@ def estimate_step(
     # Matrix products, bound by arithmetic or, in narrow models, by their operands' traffic.
     weights = block_weights(model)
     block_flops = 2 * layers * (MATRIX_PASSES * weights + again.weights) * tokens / tensor
-    head_passes = MATRIX_PASSES + (1 if recipe.loss_chunks > 1 else 0)
-    head_flops = 2 * model.embedding_parameter_count * head_passes * tokens / tensor
+    head_flops = 2 * model.embedding_parameter_count * MATRIX_PASSES * tokens / tensor
     elements = _operand_elements(model)
     operands = value_bytes * layers * elements * tokens / tensor * MATRIX_PASSES
     block_seconds, head_seconds = (
@@ -133,8 +132,7 @@ def estimate_step(
     attention = one_pass * (ATTENTION_PASSES + again.attention) / rate
 
     model_flops = flops_per_token(model, recipe.sequence_length)
-    head_again = 2 * model.embedding_parameter_count * (head_passes - MATRIX_PASSES)
-    repeated_flops = (2 * layers * again.weights + head_again) * tokens / tensor
+    repeated_flops = 2 * layers * again.weights * tokens / tensor
     repeated_flops += one_pass * again.attention
 
     # Elementwise kernels, the loss and the conversions of low precision.

@@ -94,6 +94,18 @@ class TrainingStep(NamedTuple):
         """Buffer of the last reduction of one micro-batch, given up at the first of the next."""
         return self.matrix_gradient if self.reduces_at_once else 0.0
 
+    @property
+    def gathered_head(self) -> float:
+        """What the gathering stream holds when the forward pass ends.
+
+        FSDP gives up the buffer of what it gathered last, the head or, where that is tied, a block,
+        when the whole pass is over.
+        """
+        if self.tied:
+            return self.gathering(self.gathered_block)
+        kept = self.keeps_weights and self.accumulates
+        return 0.0 if kept or self.ranks == 1 else self.matrix
+
     def gathering(self, weights: float) -> float:
         """What the gathering stream holds for weights gathered ahead of their use."""
         return 0.0 if self.keeps_weights or self.shard_gpus == 1 else weights
