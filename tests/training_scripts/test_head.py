@@ -63,7 +63,8 @@ def products(chunks: int, *, train: bool = True) -> int:
         loss = chunked_loss(x, weight, targets, chunks=chunks)
         if train:
             loss.backward()
-    return counted.get_total_flops()
+    flops: int = counted.get_total_flops()
+    return flops
 
 
 def test_no_product_is_made_twice() -> None:
