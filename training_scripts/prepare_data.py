@@ -140,6 +140,8 @@ def prepare(options: argparse.Namespace, console: Console) -> Manifest:
     with ExitStack() as cleanup:
         cleanup.callback(journal.close)
         announce_resume(journal, console)
+        # Of an end that was cut off: its shards may be made again, so it is none until they are.
+        (output / DATASET_MANIFEST_FILE).unlink(missing_ok=True)
         writers = {
             split: SplitWriter(
                 folder=output,

@@ -148,6 +148,21 @@ def test_sources_of_different_tokenizers_are_refused(tmp_path: Path, capsys: Any
     assert not (tmp_path / "manifest.json").exists()
 
 
+def test_sources_whose_documents_end_in_different_tokens_are_refused(
+    tmp_path: Path, capsys: Any
+) -> None:
+    for name in ("web", "code"):
+        write_dataset(tmp_path / name, sequences=4, held_out=1)
+    place = tmp_path / "code/manifest.json"
+    value = json.loads(place.read_text())
+    value["tokenizer"]["end_of_text_id"] = 7
+    place.write_text(json.dumps(value))
+    assert prepare_data.main(["--output", str(tmp_path), "--mix", "web=1", "code=1"]) == 2
+    error = capsys.readouterr().err
+    assert "documents end in token 7 in code and in 0 in web" in " ".join(error.split())
+    assert not (tmp_path / "manifest.json").exists()
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

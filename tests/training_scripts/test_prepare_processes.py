@@ -11,6 +11,7 @@ import pytest
 
 import prepare_data
 from preparation import documents, encoding
+from preparation.journal import Journal
 from tests.training_scripts.test_prepare_data import files_of, prepare, write_sources
 from trainer.manifest import Manifest
 
@@ -48,6 +49,25 @@ def test_a_killed_tokenising_process_is_said_in_one_line_and_the_work_goes_on(
     assert not (tmp_path / "out/manifest.json").exists()
     assert prepare(sources, tmp_path / "out") == 0
     assert "are kept" in capsys.readouterr().err
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+
+
+def test_an_end_that_was_cut_off_leaves_no_manifest_beside_shards_that_are_made_again(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "remove", cut_off)
+        assert prepare(sources, tmp_path / "out") == 130
+    assert (tmp_path / "out/manifest.json").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_data, "write_all", cut_off)
+        assert prepare(sources, tmp_path / "out") == 130
+    assert not (tmp_path / "out/manifest.json").exists()
+    assert prepare(sources, tmp_path / "out") == 0
+    assert prepare(sources, tmp_path / "whole") == 0
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 

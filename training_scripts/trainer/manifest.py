@@ -203,6 +203,12 @@ def _read_mixture(value: Mapping[str, Any], path: Path) -> Manifest:
                 f"{path}: {source.folder} and {sources[0].folder} were made with different "
                 "tokenizers; prepare all sources with the same --tokenizer"
             )
+        if part.tokenizer.end_of_text_id != first.tokenizer.end_of_text_id:
+            raise ValueError(
+                f"{path}: documents end in token {part.tokenizer.end_of_text_id} in "
+                f"{source.folder} and in {first.tokenizer.end_of_text_id} in {sources[0].folder}; "
+                "prepare all sources with the same --end-of-text"
+            )
     return Manifest(
         dtype=first.dtype,
         tokenizer=replace(first.tokenizer, file=f"{sources[0].folder}/{first.tokenizer.file}"),
