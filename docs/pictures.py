@@ -84,11 +84,12 @@ def sample_frame(plan: Plan) -> Frame:
 
 
 def main() -> None:
-    """The plan of planning.md, from the command that stands in its title, and all charts."""
+    """The plan of planning.md, below the command that prints it, and all charts."""
     plan = make_plan(**ARGUMENTS)
     console = Console(record=True, width=WIDTH, highlight=False, force_terminal=True, quiet=False)
+    console.print(f"$ {COMMAND}", style="dim")
     print_plan(console, plan)
-    console.save_svg(str(FOLDER / "plan.svg"), title=COMMAND)
+    console.save_svg(str(FOLDER / "plan.svg"), title="cdk-blackwell plan")
     screen = Console(record=True, width=WIDTH, highlight=False, force_terminal=True)
     screen.print(panel(sample_frame(plan)))
     screen.save_svg(str(FOLDER / "watch.svg"), title="cdk-blackwell watch (sample values)")
