@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from cdk_blackwell.lifecycle.handler.clock import utc
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
 from cdk_blackwell.lifecycle.handler.training_plan import TimeLeft, time_left
@@ -169,6 +170,7 @@ def test_a_run_goes_on_in_the_plans_second_block_when_that_begins(world: World) 
     assert "resubmitted when the plan's next block of time begins" in last_message(world)
     world.sweep()
     assert len(world.sagemaker.created) == 1
+    assert f"waits until {utc(began + 2 * DAY)}" in world.ask("status", "a")["message"]
     world.time.sleep(began + 2 * DAY - world.time.now())
     world.sweep()
     assert run_seconds(world, 2) == 72_000 - ENDED_BEFORE - AROUND

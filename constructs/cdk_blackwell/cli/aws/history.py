@@ -149,7 +149,7 @@ def _attempt(aws: Aws, record: Attempt, definition: JobDefinition | None) -> Att
         record=record,
         status=str(seen.get("TrainingJobStatus") or record.status),
         secondary=str(seen.get("SecondaryStatus") or ""),
-        reason=str(record.reason or seen.get("FailureReason") or record.text or record.delay),
+        reason=str(record.reason or seen.get("FailureReason") or record.text or record.waits),
         billed_seconds=seconds,
         usd=None
         if price is None or definition is None

@@ -129,7 +129,7 @@ class Watcher:
             attempt=newest.record.attempt,
             maximum_attempts=definition.maximum_attempts if definition else None,
             job_name=newest.record.job_name,
-            phase=newest.secondary or newest.status or newest.record.delay or "not submitted yet",
+            phase=newest.secondary or newest.status or newest.record.waits or "not submitted yet",
             step=step,
             steps=steps,
             metrics=dict(self._metrics),

@@ -204,8 +204,8 @@ def _status(services: Services, owner: Owner, run_id: str) -> ControllerAnswer:
         words.append(f"SageMaker: {seen.status} ({seen.secondary})")
         if seen.reason:
             words.append(seen.reason)
-    elif newest.delay:
-        words.append(f"SageMaker did not take it yet: {newest.delay}")
+    elif newest.waits:
+        words.append(newest.waits)
     if run.message:
         words.append(run.message)
     state: str = run.state

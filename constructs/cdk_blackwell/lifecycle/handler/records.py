@@ -7,6 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Literal
 
+from cdk_blackwell.lifecycle.handler.clock import utc
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.planning.contracts import stack_tag
 
@@ -141,6 +142,15 @@ class Attempt:
     def wanted_from(self) -> float:
         """Since when it waits to be taken by SageMaker, seconds since the epoch."""
         return max(self.claimed_at, self.due)
+
+    @property
+    def waits(self) -> str:
+        """What it waits for before it is a job, for people; empty where nothing is known."""
+        if self.state != "claimed":
+            return ""
+        if self.delay:
+            return f"SageMaker did not take it yet: {self.delay}"
+        return f"waits until {utc(self.due)}" if self.due else ""
 
     @property
     def first(self) -> bool:

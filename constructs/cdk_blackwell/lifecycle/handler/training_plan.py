@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from cdk_blackwell.lifecycle.handler.clock import utc
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchRefused
 from cdk_blackwell.planning.cost import STOP_GRACE_SECONDS, UPLOAD_SECONDS
@@ -71,11 +71,7 @@ def time_left(plan: Mapping[str, Any], now: float, *, least: int) -> TimeLeft:
     if not left:
         raise LaunchRefused(
             f"the training plan {name} has no time left (SageMaker ends what runs 30 minutes "
-            f"before the plan's end, {_utc(max((end for _, end in blocks), default=now))}). "
+            f"before the plan's end, {utc(max((end for _, end in blocks), default=now))}). "
             "Extend it or buy another."
         )
     return next((block for block in left if block.seconds >= least), left[0])
-
-
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
