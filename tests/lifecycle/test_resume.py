@@ -194,7 +194,7 @@ def test_whether_a_job_reached_training_is_in_its_transitions(
 
 def test_every_failure_class_and_every_cause_has_a_consequence() -> None:
     assert {rule.failure for rule in RULES if rule.failure} == set(FAILURE_CLASSES)
-    told_apart_later = {"stopped_by_us", "money_used_up", "plan_block_used_up"}
+    told_apart_later = {"stopped_by_us", "money_used_up"}
     assert {rule.cause for rule in RULES} | told_apart_later == set(CONSEQUENCES)
 
 

@@ -167,6 +167,7 @@ def test_checkpointing_and_accumulation(
             "llama-3.2-1b",
             {"shard_gpus": 1, "reshard_after_forward": False, "accumulation": 2},
         ),
+        ("llama-3.2-1b", {"reshard_after_forward": False, "sequences": 8, "loss_chunks": 4}),
     ],
 )
 def test_kept_weights_whole_gradients_and_replicas(model: str, changes: dict[str, Any]) -> None:

@@ -76,12 +76,17 @@ class _LossInPieces(torch.autograd.Function):
             for (x, targets), out in pieces
         ]
         context.save_for_backward(x_gradient, weight_gradient)
+        context.chunks = chunks
         return torch.stack(losses).sum()
 
     @staticmethod
     def backward(context: Any, scale: Tensor) -> tuple[Tensor, Tensor, None, None]:
         x_gradient, weight_gradient = context.saved_tensors
-        return x_gradient.mul_(scale), weight_gradient.mul_(scale), None, None
+        for gradient in (x_gradient, weight_gradient):
+            for piece in gradient.tensor_split(context.chunks):
+                # In fp32: a GPU would round the scale of 16-bit gradients to their 16 bits.
+                piece.copy_(piece.float() * scale)
+        return x_gradient, weight_gradient, None, None
 
 
 def _split(x_TE: Tensor, targets_T: Tensor, chunks: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -75,8 +75,7 @@ A run that was stopped, replaced or deleted before its job ended has the cause s
 whatever the job says, unless the job completed.
 
 An attempt may have had less run time than `max_runtime`, because money or a training plan left no
-more. Then MaxRuntimeExceeded means money_used_up or plan_ended; and where the plan has another
-block of time, plan_block_used_up.
+more. Then MaxRuntimeExceeded means money_used_up or plan_ended.
 
 ## What follows?
 """
@@ -108,8 +107,8 @@ plan the marginal price is zero and the plan's fee is shown instead; there the n
 time is cut to the plan's: SageMaker ends what runs {ENDED_BEFORE_SECONDS // 60} minutes before the
 plan does, so an attempt stops of itself before that, with time for its start
 ({STARTING_SECONDS // 60} minutes) and its upload. A launch that leaves less than
-{MINIMUM_ATTEMPT_SECONDS // 60} minutes of training is refused. Of a plan in two blocks, the next
-attempt waits for the second when the first leaves less than that.
+{MINIMUM_ATTEMPT_SECONDS // 60} minutes of training is refused. A block of the plan that leaves
+less than that is passed over for the next one, for which the job waits.
 
 A trial (`cdk-blackwell trial`) is a run of at most {TRIAL_MAXIMUM_SECONDS // 60} minutes in which
 the trainer tries candidates instead of training. Its id is used up like any other.

@@ -101,9 +101,9 @@ class TrainingStep(NamedTuple):
         FSDP gives up the buffer of what it gathered last, the head or, where that is tied, a block,
         when the whole pass is over.
         """
-        if self.tied:
-            return self.gathering(self.gathered_block)
         kept = self.keeps_weights and self.accumulates
+        if self.tied:
+            return 0.0 if kept or self.shard_gpus == 1 else self.gathered_block
         return 0.0 if kept or self.ranks == 1 else self.matrix
 
     def gathering(self, weights: float) -> float:

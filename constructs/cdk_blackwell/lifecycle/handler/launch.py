@@ -24,7 +24,7 @@ from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState, ordinal
 from cdk_blackwell.lifecycle.handler.request import render_request
 from cdk_blackwell.lifecycle.handler.services import Services
-from cdk_blackwell.lifecycle.handler.training_plan import plan_arn, time_left
+from cdk_blackwell.lifecycle.handler.training_plan import plan_arn, seconds_left
 from cdk_blackwell.planning.contracts import training_job_name
 
 PENDING_SECONDS: Final = 12 * 3600.0
@@ -220,7 +220,7 @@ def _worthwhile(services: Services, definition: JobDefinition, affordable: int) 
     if arn is None:
         return affordable
     plan = services.jobs.training_plan(arn)
-    left = time_left(plan, services.clock.now(), least=least).seconds
+    left = seconds_left(plan, services.clock.now(), least=least)
     if left < least:
         raise LaunchRefused(
             f"the training plan {arn.rsplit('/', 1)[-1]} leaves less than {least // 60} minutes "

@@ -128,11 +128,8 @@ CONSEQUENCES: Final[dict[Cause, Consequence]] = {
     "plan_ended": Consequence(
         action="stop",
         state="stopped",
-        text="The training plan's time is over. Its checkpoints stay in S3. Extend the plan or "
-        "buy another, then launch a new run.",
-    ),
-    "plan_block_used_up": Consequence(
-        action="resubmit", state="stopped", text="The training plan's block of time is over."
+        text="The training plan's time, or its block of time, is over. Its checkpoints stay in S3. "
+        "Launch a new run in the plan's next block, or extend the plan or buy another.",
     ),
     "capacity": Consequence(
         action="resubmit", state="failed", text="There was no capacity for the job."

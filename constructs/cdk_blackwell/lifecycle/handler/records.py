@@ -26,7 +26,6 @@ Cause = Literal[
     "waiting_time_used_up",
     "pending_too_long",
     "plan_ended",
-    "plan_block_used_up",
     "capacity",
     "internal",
     "trainer_fault",

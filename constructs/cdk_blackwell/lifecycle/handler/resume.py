@@ -155,8 +155,6 @@ def decide(
         else:
             pause = pause_seconds([*causes, cause])
             after = f" after {pause / 60:.0f} minutes" if pause else ""
-            if cause == "plan_block_used_up":
-                after = " when the plan's next block of time begins"
             following = ordinal(attempt + 1, maximum_attempts)
             text += (
                 f" It is resubmitted{after} as attempt {following} and "

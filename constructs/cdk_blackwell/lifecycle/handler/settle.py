@@ -28,7 +28,7 @@ from cdk_blackwell.lifecycle.handler.resume import (
     decide_unreadable,
     pause_seconds,
 )
-from cdk_blackwell.lifecycle.handler.run_time import cause_of_end, next_block
+from cdk_blackwell.lifecycle.handler.run_time import cause_of_end
 from cdk_blackwell.lifecycle.handler.services import Services
 from cdk_blackwell.lifecycle.handler.trial import end_of_trial, is_trial
 from cdk_blackwell.planning.contracts import training_job_name
@@ -89,7 +89,7 @@ def _record(
             longest_delay_seconds=longest_delay_seconds(definition),
             least_seconds=least_seconds(definition),
             trial=is_trial(definition),
-            cause=cause_of_end(services, definition, seen, paid),
+            cause=cause_of_end(definition, seen, paid),
         )
         if decision.cause == "completed" and is_trial(definition):
             decision = replace(decision, text=end_of_trial(definition, run.run_id))
@@ -115,9 +115,13 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
     )
     claim = None
     if not attempt.done:
-        due = _due(services, attempt, run)
+        pause = pause_seconds(_causes(services, attempt))
         claim = services.store.claim_next(
-            owner, attempt, job_name=name, requester=requester, due=due
+            owner,
+            attempt,
+            job_name=name,
+            requester=requester,
+            due=services.clock.now() + pause if pause else 0.0,
         )
         if claim is Claim.NOT_DESIRED:
             consequence = CONSEQUENCES["stopped_by_us"]
@@ -132,19 +136,6 @@ def _resubmit(services: Services, attempt: Attempt, owner: Owner, run: Run, requ
         go_on(services, following)
     else:
         resolve(services, following, requester)
-
-
-def _due(services: Services, attempt: Attempt, run: Run) -> float:
-    """When the next attempt is to be launched, seconds since the epoch; 0 for at once."""
-    now = services.clock.now()
-    # A job would wait for a plan's next block of time too, but for no more than two days.
-    try:
-        block = next_block(services, run.definition)
-    except ValueError:
-        block = None  # Whoever launches it says that its definition can't be read.
-    begins = now if block is None else block.begins
-    due = max(begins, now + pause_seconds(_causes(services, attempt)))
-    return due if due > now else 0.0
 
 
 def _causes(services: Services, attempt: Attempt) -> list[Cause]:

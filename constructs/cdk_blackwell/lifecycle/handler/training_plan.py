@@ -8,7 +8,6 @@ uploaded; and one that could not do anything any more is not launched.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.clock import utc
@@ -25,28 +24,18 @@ _NOT_RUN_TIME: Final = ENDED_BEFORE_SECONDS + STARTING_SECONDS + STOP_GRACE_SECO
 """Seconds of a block in which an attempt cannot train."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeLeft:
-    """Of a plan, for one attempt."""
-
-    begins: float
-    """When the attempt can have instances, seconds since the epoch."""
-    seconds: int
-    """Run time that it may have from then on; 0 or less when it could not even start and stop."""
-
-
 def plan_arn(definition: JobDefinition) -> str | None:
     """The plan a job runs under; None without one."""
     arn = definition.request["ResourceConfig"].get("TrainingPlanArn")
     return None if arn is None else str(arn)
 
 
-def time_left(plan: Mapping[str, Any], now: float, *, least: int) -> TimeLeft:
-    """What an attempt may have that begins now, or when the plan's time begins.
+def seconds_left(plan: Mapping[str, Any], now: float, *, least: int) -> int:
+    """Run time an attempt may have that begins now, or when the plan's time begins.
 
     A plan may consist of two blocks of capacity; an attempt lives in one of them: in the first that
-    still has ``least`` seconds of run time, or else in the first that has not ended. LaunchRefused
-    when the plan is over or failed.
+    still has ``least`` seconds of run time, or else in the first that has not ended. 0 or less when
+    there is not even time to start and stop. LaunchRefused when the plan is over or failed.
 
     :param plan: DescribeTrainingPlan's answer.
     :param now: seconds since the epoch.
@@ -64,7 +53,7 @@ def time_left(plan: Mapping[str, Any], now: float, *, least: int) -> TimeLeft:
         if block.get("StartTime") and block.get("EndTime")
     ]
     left = [
-        TimeLeft(begins=max(now, start), seconds=int(end - max(now, start)) - _NOT_RUN_TIME)
+        int(end - max(now, start)) - _NOT_RUN_TIME
         for start, end in sorted(blocks)
         if end - ENDED_BEFORE_SECONDS > now
     ]
@@ -74,4 +63,4 @@ def time_left(plan: Mapping[str, Any], now: float, *, least: int) -> TimeLeft:
             f"before the plan's end, {utc(max((end for _, end in blocks), default=now))}). "
             "Extend it or buy another."
         )
-    return next((block for block in left if block.seconds >= least), left[0])
+    return next((seconds for seconds in left if seconds >= least), left[0])
