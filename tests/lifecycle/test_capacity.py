@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from cdk_blackwell.lifecycle.handler.clock import utc
 from cdk_blackwell.lifecycle.handler.records import Cause
 from cdk_blackwell.lifecycle.handler.resume import (
     CAPACITY_PAUSE_SECONDS,
@@ -49,6 +50,8 @@ def test_the_next_attempt_waits_and_people_are_told_until_when(running: World) -
     assert running.sagemaker.created == [running.name("a")]
     assert running.subjects()[1:] == ["pretrain a: waits to be resubmitted"]
     assert "resubmitted after 5 minutes as attempt 2" in running.sns.messages[-1]["Message"]
+    due = utc(running.time.now() + 300)
+    assert f"waits until {due}" in running.ask("status", "a")["message"]
     running.time.sleep(299)
     running.sweep()
     assert running.sagemaker.created == [running.name("a")], "not before it is due"

@@ -53,13 +53,16 @@ def test_memory_lies_between_8_bits_and_bf16(reshards: bool) -> None:
     plan = plan_of(0)
     layout = replace(plan.layout, reshard_after_forward=reshards)
 
-    def gib(**changes: Any) -> float:
-        # What must be held: the peak itself may be at the loss, where no block's weights are.
-        recipe = replace(plan.recipe, **changes)
-        return predict(MODEL, layout, recipe).memory.reserved_gib
+    def gib(**changes: Any) -> tuple[float, float]:
+        memory = predict(MODEL, layout, replace(plan.recipe, **changes)).memory
+        return memory.allocated_gib, memory.reserved_gib
 
-    assert gib() <= gib(bf16_edge_blocks=2) <= gib(precision="bf16")
-    assert gib() < gib(bf16_edge_blocks=2)
+    eight, some, all_bf16 = gib(), gib(bf16_edge_blocks=2), gib(precision="bf16")
+    for less, between, most in zip(eight, some, all_bf16, strict=True):
+        assert less <= between <= most
+    assert eight[1] < some[1]
+    # Where weights are not kept, the peak itself is at the loss, when none of a block is gathered.
+    assert (eight[0] == some[0]) if reshards else (eight[0] < some[0])
 
 
 @pytest.mark.parametrize(

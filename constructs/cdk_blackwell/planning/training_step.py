@@ -102,9 +102,10 @@ class TrainingStep(NamedTuple):
         when the whole pass is over.
         """
         kept = self.keeps_weights and self.accumulates
-        if self.tied:
-            return 0.0 if kept or self.shard_gpus == 1 else self.gathered_block
-        return 0.0 if kept or self.ranks == 1 else self.matrix
+        last, ranks = (
+            (self.gathered_block, self.shard_gpus) if self.tied else (self.matrix, self.ranks)
+        )
+        return 0.0 if kept or ranks == 1 else last
 
     def gathering(self, weights: float) -> float:
         """What the gathering stream holds for weights gathered ahead of their use."""

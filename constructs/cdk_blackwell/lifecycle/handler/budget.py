@@ -8,13 +8,25 @@ that what was spent and what is committed together never pass the ceiling. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.planning.cost import STOP_GRACE_SECONDS, UPLOAD_SECONDS
 
 MINIMUM_ATTEMPT_SECONDS: Final = 900
 """An attempt with less time than this loads, trains a little and stops: not worth its money."""
+
+
+class Ended(Protocol):
+    """An attempt that is over, as SageMaker tells of it or as it was recorded."""
+
+    @property
+    def billed_seconds(self) -> float | None:
+        """Per instance; None where SageMaker did not say."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether it reached training, and so can have been billed."""
 
 
 def run_time_limit(definition: JobDefinition) -> int:
@@ -39,6 +51,13 @@ def least_seconds(definition: JobDefinition) -> int:
 def worst_billed_seconds(definition: JobDefinition) -> int:
     """The most one attempt can be billed; assumed where SageMaker does not say what it was."""
     return run_time_limit(definition) + overhead_seconds(definition)
+
+
+def billed(definition: JobDefinition, ended: Ended) -> float:
+    """Seconds per instance that an attempt is billed for; the most possible where unknown."""
+    if ended.billed_seconds is not None:
+        return ended.billed_seconds
+    return float(worst_billed_seconds(definition)) if ended.trained else 0.0
 
 
 def spent_usd(definition: JobDefinition, billed: Iterable[float]) -> float | None:

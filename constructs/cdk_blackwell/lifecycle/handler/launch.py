@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from cdk_blackwell.lifecycle.handler.budget import (
     affordable_seconds,
+    billed,
     least_seconds,
-    worst_billed_seconds,
 )
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.errors import LaunchDelayed, LaunchRefused, LaunchUnwanted
 from cdk_blackwell.lifecycle.handler.happenings import Happening
-from cdk_blackwell.lifecycle.handler.jobs import Observation
 from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.records import Attempt, Claim, Owner, Run, RunState, ordinal
 from cdk_blackwell.lifecycle.handler.request import render_request
@@ -188,7 +187,7 @@ def _create(services: Services, definition: JobDefinition, attempt: Attempt) -> 
         if attempt.first:
             raise LaunchRefused(str(delay)) from delay
         limit = longest_delay_seconds(definition)
-        if services.clock.now() - attempt.wanted_from >= limit:
+        if services.clock.now() - attempt.claimed_at >= limit:
             raise LaunchRefused(f"{delay} That was so for {limit / 3600:g} hours.") from delay
         raise
     return request
@@ -229,28 +228,19 @@ def _worthwhile(services: Services, definition: JobDefinition, affordable: int) 
     return min(affordable, left)
 
 
-def billed(definition: JobDefinition, seen: Observation) -> float:
-    """Seconds per instance an ended job is billed for; the most possible where unknown."""
-    if seen.billed_seconds is not None:
-        return seen.billed_seconds
-    return float(worst_billed_seconds(definition)) if seen.trained else 0.0
-
-
 def billed_before(
     services: Services, definition: JobDefinition, attempt: Attempt
 ) -> tuple[float, ...]:
-    """The same for every earlier attempt of the run."""
+    """What each earlier attempt of the run is billed for, seconds per instance."""
     return tuple(
-        earlier.billed_seconds
-        if earlier.billed_seconds is not None
-        else (float(worst_billed_seconds(definition)) if earlier.trained else 0.0)
+        billed(definition, earlier)
         for earlier in services.store.attempts(attempt.owner, attempt.run_id)
         if earlier.attempt < attempt.attempt
     )
 
 
 def longest_delay_seconds(definition: JobDefinition) -> float:
-    """How long a later attempt may wait for SageMaker to take it."""
+    """How long after its claim a later attempt may wait for SageMaker to take it."""
     limits = definition.request.get("StoppingCondition", {})
     return float(limits.get("MaxPendingTimeInSeconds", PENDING_SECONDS))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cdk_blackwell.lifecycle.handler.budget import spent_usd, worst_billed_seconds
+from cdk_blackwell.lifecycle.handler.budget import billed, spent_usd
 from cdk_blackwell.lifecycle.handler.definition import JobDefinition
 from cdk_blackwell.lifecycle.handler.happenings import DETAIL, Happening
 from cdk_blackwell.lifecycle.handler.records import Attempt, ordinal
@@ -111,12 +111,7 @@ def _definition(services: Services, attempt: Attempt) -> tuple[JobDefinition | N
 
 def _spent(definition: JobDefinition, ended: list[Attempt]) -> float | None:
     """By what SageMaker billed; the most possible where it did not say."""
-    worst = float(worst_billed_seconds(definition))
-    billed = [
-        each.billed_seconds if each.billed_seconds is not None else worst * each.trained
-        for each in ended
-    ]
-    return spent_usd(definition, billed)
+    return spent_usd(definition, [billed(definition, each) for each in ended])
 
 
 def _money(definition: JobDefinition, spent: float | None) -> str:

@@ -1,7 +1,7 @@
 """Why an attempt ended and what follows: the whole table, as data.
 
 ``docs/life-of-a-run.md`` is made of it. `resume.py` applies it, below three bounds of its own;
-`run_time.py` says why a run time shorter than max_runtime was.
+`run_time.py` tells apart what cut a run time short.
 """
 
 from __future__ import annotations

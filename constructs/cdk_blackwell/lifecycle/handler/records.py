@@ -138,11 +138,6 @@ class Attempt:
         return self.job_name.split(f"-{stack_tag(self.stack_id)}-", 1)[0]
 
     @property
-    def wanted_from(self) -> float:
-        """Since when it waits to be taken by SageMaker, seconds since the epoch."""
-        return max(self.claimed_at, self.due)
-
-    @property
     def waits(self) -> str:
         """What it waits for before it is a job, for people; empty where nothing is known."""
         if self.state != "claimed":

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from cdk_blackwell.lifecycle.handler.budget import (
     affordable_seconds,
+    billed,
     least_seconds,
 )
 from cdk_blackwell.lifecycle.handler.claims import go_on, resolve
 from cdk_blackwell.lifecycle.handler.happenings import Happening
 from cdk_blackwell.lifecycle.handler.jobs import Observation
-from cdk_blackwell.lifecycle.handler.launch import billed, billed_before, longest_delay_seconds
+from cdk_blackwell.lifecycle.handler.launch import billed_before, longest_delay_seconds
 from cdk_blackwell.lifecycle.handler.messages import tell, unreadable
 from cdk_blackwell.lifecycle.handler.outcomes import CONSEQUENCES
 from cdk_blackwell.lifecycle.handler.records import Attempt, Cause, Claim, Owner, Run, RunState
@@ -147,7 +148,7 @@ def _causes(services: Services, attempt: Attempt) -> list[Cause]:
 def _without_capacity_seconds(services: Services, attempts: Sequence[Attempt]) -> float:
     """Since when attempts in a row got no capacity, should the last of them have got none."""
     row = capacity_row([each.cause for each in attempts[:-1]]) + 1
-    return services.clock.now() - attempts[-row].wanted_from
+    return services.clock.now() - attempts[-row].claimed_at
 
 
 def _end_run(services: Services, attempt: Attempt, run: Run, state: RunState, text: str) -> None:
