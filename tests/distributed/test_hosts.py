@@ -77,6 +77,12 @@ class Host:
         (rank,) = (child for child in children if "LOCAL_RANK" in child.environ())
         return rank
 
+    def stack(self) -> str:
+        """What the log shows from the request for the rank's stack on."""
+        _, asked, after = self.log.read_text().partition('"event": "stacks"')
+        assert asked, "no stack was asked for"
+        return after
+
     def failure(self) -> Failure | None:
         path = self.root / "output" / "failure"
         return Failure.find(path.read_text()) if path.exists() else None
@@ -134,7 +140,8 @@ def test_hosts_stop_resume_restart_in_place_and_give_up_together(tmp_path: Path)
 
 @pytest.mark.slow
 def test_the_host_with_the_cause_speaks_for_all(tmp_path: Path) -> None:
-    spec = tiny_spec(steps=1_000_000, limits={"hang_seconds": 3.0})
+    # Four times as long for a start: a busy machine takes its time over importing torch.
+    spec = tiny_spec(steps=1_000_000, limits={"hang_seconds": 8.0})
     with started(spec, tmp_path) as hosts:
         first, second = hosts
         first.wait_for(lambda: first.reached(10))
@@ -146,4 +153,5 @@ def test_the_host_with_the_cause_speaks_for_all(tmp_path: Path) -> None:
         assert failure is not None
         assert failure.kind == "infrastructure"
         assert "no rank of this host came forward" in failure.message
-    assert "train_step" in first.log.read_text(), "the stack of the rank that waits"
+    # Where it waits for the other is chance: in a step, or between two of them.
+    assert "loop.py" in first.stack(), "the stack of the rank that waits"
